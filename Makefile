@@ -39,7 +39,7 @@ announce-test:
 	@echo "takes about as long again. make run shows in 5 minutes whether it works here."
 
 # ROUNDS (10) random pools that we make from SEED (the time), from number FIRST (0) on: real OpenZFS
-# judges each in a VM, goes on with it, and we take it back; and hundreds of commands, which are given to
+# checks and changes each in a VM, and we import it again; and hundreds of commands, which run on
 # both (as root). The VM is built once per machine (ten minutes, as root); POOLHOUSE_ORACLE names another
 # program that does what fixtures/recipes/zfs-vm does.
 test-oracle: setup

@@ -8,12 +8,11 @@
 # that cannot be compressed, one operation at a time per thread (fio: psync with as many jobs),
 # SECONDS_PER_RUN (3) of random work; rates count until the data is safe (fio: end_fsync). fio makes
 # its content once and changes a little of it before every write, as we do (with --refill_buffers it
-# would measure its own random numbers). The two take turns, workload by workload, and who goes first
-# changes from round to round: what a drive still does for one side then falls on both alike.
+# would measure its own random numbers). The two alternate, workload by workload, and the first one changes
+# from round to round, so that background work of a drive affects both equally.
 #
 # Medians and the median of the pairs' ratios are printed. The aim is a ratio within 10 % of 1; the
-# script fails if one is not, which on a machine that does other things as well says more about these
-# than about either.
+# script fails if one is not. On a busy machine such a failure means little.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-target/bench-fio} rounds=${2:-5}

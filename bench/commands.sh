@@ -5,9 +5,9 @@
 #   POOLHOUSE=PROGRAM bench/commands.sh ...      with a program that is built already
 #
 # The daemon, its pool (a file of 1 GiB) and its mounts are of this script alone and are gone afterwards.
-# In every round each command runs once, so that what the machine does besides falls on all alike; medians
+# In every round each command runs once, so that other load affects all equally; medians
 # in milliseconds are printed. DATASETS (0) file systems are made first: with some hundreds of them a
-# command shows whether it looks at all of them. Run as root, `zfs create` mounts what it makes.
+# command that reads all of them is slower. As root, `zfs create` mounts the new file system.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 base=${1:-$([[ -d /dev/shm ]] && echo /dev/shm || echo "${TMPDIR:-/tmp}")} rounds=${2:-21}

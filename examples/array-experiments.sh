@@ -7,7 +7,7 @@
 #   DRIVES="/dev/sdb /dev/sdc /dev/sdd /dev/sde /dev/sdf" examples/array-experiments.sh
 #
 # Without DRIVES, five sparse files of DRIVE_SIZE (8G) in the folder stand for drives; they are removed
-# at the end. What is measured: dd-like writes and reads of 1 MiB, rewriting, random 4K, small files
+# at the end. Measurements: dd-like writes and reads of 1 MiB, rewriting, random 4K, small files
 # (bonnie++'s kinds), records of 4K and a scrub, RUNS (3) times for SECONDS_PER_RUN (3) each, with files
 # of SIZE (512M; larger than memory for figures that mean something). ZEROS=1 writes zeros, as the posts
 # often did. Results stay in the folder: one JSON file for each layout, a page with pictures, and

@@ -6,8 +6,8 @@
 #   BENCH_ONLY=write,read tools/bench-write.sh             workloads whose names have one of these words
 #   BENCH_PROGRAM=... tools/bench-write.sh                 with a program that is built already
 #
-# The pools (raidz2 of six files) lie in FOLDER, which should be a tmpfs with room for 10 GiB. Peers
-# are measured where they are to be had, as root only: btrfs raid6 on six loop devices (Debian: btrfs-progs)
+# The pools (raidz2 of six files) lie in FOLDER, which should be a tmpfs with 10 GiB of free space. Peers
+# are measured if they are available, as root only: btrfs raid6 on six loop devices (Debian: btrfs-progs)
 # and zfs-fuse (Debian: zfs-fuse and libfuse2, which are fetched and unpacked, not installed). They run in a
 # mount namespace of their own, so nothing of them is left behind.
 set -euo pipefail
@@ -23,7 +23,7 @@ mkdir -p "$scratch"
 scratch=$(realpath "$scratch")
 loops=() server='' fifo=''
 
-# Where nothing is there to be ended, that is no failure.
+# Where nothing is there to be ended, that is not a failure.
 leave() {
   set +e
   [[ -z $fifo ]] || exec {fifo}>&-

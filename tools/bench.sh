@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What `make bench` runs: parity against OpenZFS's own, then reading against zdb, cp and plain reads.
+# The work of `make bench`: parity against OpenZFS's own, then reading against zdb, cp and plain reads.
 #
 # BENCH_POOLS names the folder with the pools of bench/make-pools. Where it is not set, they are made
 # in target/bench by the machine that ZFS_VM names (a quarter of an hour, once); without either, only

@@ -39,7 +39,7 @@ forwards=()
   cat <<'INSIDE'
 check() { # NAME: shows the last line that its check prints
   local out status
-  # not in a list with && or ||, where the shell would go on after a command that failed
+  # not in a list with && or ||, where the shell would continue after a failed command
   out=$(set -eEo pipefail; trap 'echo "failed: $BASH_COMMAND"' ERR; "$1_check" 2>&1)
   status=$?
   if [[ $status == 0 ]]; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What others test file systems with, on a mounted pool of six sparse files; zdb has the last word.
+# Common file system test suites, on a mounted pool of six sparse files; zdb checks the pool at the end.
 # Takes root, /dev/fuse, fio, git, python3, rsync, zdb; pjdfstest and fsx are built from their crates.
 # Five minutes on two cores: `make test-posix`.
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what building and testing need, and only what is missing. Quiet when nothing is.
+# Installs the missing packages for building and testing. Prints nothing if all are installed.
 set -euo pipefail
 
 missing=()
@@ -29,8 +29,8 @@ if [[ ${#missing[@]} -gt 0 ]]; then
     "${missing[@]}" >/dev/null
 fi
 
-# What some tests are left out without: a browser that shows pages, rsync, and
-# clients and servers of network storage.
+# Without these some tests are skipped: a browser, rsync, and clients and servers
+# of network storage.
 wanted=()
 command -v chromium >/dev/null 2>&1 || command -v chromium-headless-shell >/dev/null 2>&1 ||
   wanted+=(chromium-headless-shell fonts-dejavu-core)

@@ -1,4 +1,4 @@
-# What all builds share: the program, a folder that goes at the end, and the words in which a build says what it does.
+# The common part of all builds: the program, a folder that is removed at the end, and the functions that print.
 #
 #   source "$(dirname "$0")/../lib.sh"
 #
@@ -8,18 +8,18 @@
 #   == speed (figures) ==      figures speed       the same, with figures that differ from run to run
 #   # Two drives may fail.     say TEXT            what comes next, or why
 #   $ poolhouse zpool ...      run 'COMMAND'       a command and all that it prints; the build ends if it fails
-#   $ ...                      quiet 'COMMAND'     the same without what it prints, which may differ
+#   $ ...                      quiet 'COMMAND'     the same without its output, which may differ
 #   $ poolhouse drives list    finds 'COMMAND'     the same for a command that has to find something: status 1
 #   $ ...                      refused 'COMMAND'   the same for a command that has to fail
 #   ok: nothing is lost        check TEXT 'COMMAND'    the build ends if the command fails
 #
-# QUICK=1 leaves out what only measures. Drives are sparse files at a thousandth of their size. Dates, and the folder of
+# QUICK=1 skips measurements. Drives are sparse files at a thousandth of their size. Dates, and the folder of
 # the run, are shown by placeholders.
 set -euo pipefail
 
 repository=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 
-# The program: the argument of the build, or what was built here.
+# The program: the argument of the build, or the one built here.
 find_program() {
   local program candidates=("${CARGO_TARGET_DIR:-$repository/target}"/{release,debug}/poolhouse)
   [[ $# == 0 ]] || candidates=("$1")
@@ -45,7 +45,7 @@ export POOLHOUSE_STATE=$work/state
 unset CDPATH
 cd "$work"
 
-# Ends what was started here, and removes the folder; also after a failure or Ctrl-C.
+# Ends the processes started here, and removes the folder; also after a failure or Ctrl-C.
 clean_up() {
   local status=$? state mount
   cd /
@@ -134,7 +134,7 @@ need() {
   exit 77
 }
 
-# wait_until 'COMMAND': for what happens by itself. What grep finds counts, whatever the command before it says.
+# wait_until 'COMMAND': waits for an event. In a pipe the status of grep counts, not that of the command before it.
 wait_until() {
   local tries
   for tries in {1..300}; do

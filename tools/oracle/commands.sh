@@ -5,8 +5,8 @@
 #   commands.sh DRIVES MOUNTS RESULT [PROGRAM]     folders that are made; what came of each; ours, if named
 #
 # `same`: both succeed, or both refuse. `alike`: they also print the same. A line of RESULT for each:
-# ok or refused, the command, and what it printed where that matters. Left out is what SHORTCOMINGS.md
-# says is not there, and where they are meant to differ: the same snapshot named twice (we refuse it).
+# ok or refused, the command, and its output where that matters. Features that SHORTCOMINGS.md lists as
+# missing are left out, and intended differences: the same snapshot named twice (we refuse it).
 D=$1 M=$2 result=$3 program=${4:-}
 if [[ -n $program ]]; then
   zpool() { "$program" zpool "$@"; }
@@ -362,7 +362,7 @@ same zfs set refquota=10M p/rq
 same sh -c "rm $M/p/q/x; rm $M/p/rq/x; ls -l $M/p/q $M/p/rq"
 same zfs snapshot -r p@a
 same sh -c "echo one >$M/p/f; ln $M/p/f $M/p/g; mkdir $M/p/d; echo two >$M/p/d/h"
-# the times of two snapshots are told apart by seconds
+# the times of two snapshots differ by seconds
 sleep 2
 same zfs snapshot -r p@b
 same sh -c "echo three >$M/p/f; rm -r $M/p/d"
@@ -549,7 +549,7 @@ same zpool export s
 mkdir -p $D/nothing
 same zpool import -d $D/nothing
 
-# who is in what is taken back stays there
+# programs in a file system that is rolled back stay there
 same zpool import -d $D s
 same zfs create -o mountpoint=$M/back s/back
 same bash -c "mkdir $M/back/d; echo one >$M/back/d/f"
@@ -561,7 +561,7 @@ alike bash -c "grep ' $M/back ' /proc/mounts | grep -o noatime"
 same zfs set atime=off s/back
 alike bash -c "grep ' $M/back ' /proc/mounts | grep -o noatime"
 
-# what is looked at only is not changed
+# a read-only import changes nothing
 same zpool export s
 same zpool import -o readonly=maybe -d $D s
 same zpool import -o readonly=on -d $D s

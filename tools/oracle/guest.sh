@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Runs inside the VM: real OpenZFS judges pools that we made, and goes on with them.
+# Runs inside the VM: real OpenZFS checks pools that we made, and changes them.
 #
 #   guest.sh NAME...     the disk of the same place is a tar, in it d0.img, ... of an exported pool `tank`;
-#                        /share/NAME may have a list `keys` (DATASET FORMAT SECRET); `logged` says how
-#                        many blocks the log of its cache drive tells of
+#                        /share/NAME may have a list `keys` (DATASET FORMAT SECRET); `logged` has the
+#                        number of blocks in the log of its cache drive
 #
-# Left in /share/NAME: trouble (a line for each thing that is not as it should be), theirs.json (what
-# OpenZFS sees in the pool), after/ with the images as OpenZFS left them and their manifest, and done.
+# Results in /share/NAME: trouble (a line for each failed check), theirs.json (the pool's content
+# in OpenZFS), after/ with the images as OpenZFS left them and their manifest, and done.
 set -euo pipefail
 shopt -s nullglob
 source /share/words.sh
-# what is compiled once is there for all
+# compiled modules are shared by all runs
 unset PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX=/run/compiled
 
@@ -43,8 +43,8 @@ take() { # OPTION...: imports the images in $place, and mounts what is in them, 
     said=$(mount -t zfs -o zfsutil "$ds" "/run/mounts/$n" 2>&1) || trouble "mount $ds: $said"
     n=$((n + 1))
   done < <(zfs list -Ho name -t filesystem -r tank)
-  # loading a key makes the devices of what is below its root by name; volumes elsewhere that have it
-  # from there, a clone having been promoted, get theirs when they are set
+  # loading a key creates the devices of volumes below its encryption root by name; volumes elsewhere with
+  # that root, after a promote, get theirs when the property is set
   while read -r ds value; do
     [[ $value == - || $ds == "$value"* ]] || zfs set volmode=default "$ds"
   done < <(zfs get -Ho name,value -r -t volume encryptionroot tank)
@@ -59,7 +59,7 @@ old_key_opens_nothing() { # DATASET FORMAT: the key that some had before
   ! zfs load-key -L file:///run/keys/old "$1" 2>/dev/null || trouble "the old key of $1 opens it"
 }
 
-# Asking who uses how much of what is not mounted never ends in a pool that is only read. All at once:
+# `zfs userspace` of an unmounted file system never ends in a read-only pool. All at once:
 # starting programs takes most of the time here.
 mount_readonly() {
   python3 -c '
@@ -149,7 +149,7 @@ one() { # NAME DISK
   [[ -e $from/keys ]] || : >"$from/keys"
   load_keys
   images
-  # the power was cut in it: its logs are replayed when what is in it is mounted
+  # after a power cut: its logs are replayed when its file systems are mounted
   force=; [[ ! -e $from/cut ]] || force=-f
   followed=("$(l2 rebuild_success)" "$(l2 rebuild_bufs)") found=
   before=$(l2_troubles) hits=$(l2 hits)
@@ -165,8 +165,8 @@ one() { # NAME DISK
   scrub "ours"
   more
   sound "gone on with"
-  # what OpenZFS shows of a file may be in its memory only: where there is no room for an ACL, the mode that
-  # was to go with it is shown until the file system is mounted again
+  # OpenZFS may show attributes from memory only: if an ACL does not fit, its mode is shown
+  # until the file system is mounted again
   let_go
   take
   mkdir -p "$from/after"

@@ -20,7 +20,7 @@ finish() {
 }
 trap finish EXIT
 
-# What both boots of the VM know: `listing DATASET@SNAPSHOT` prints all that is in it.
+# Functions of both boots of the VM: `listing DATASET@SNAPSHOT` prints its content.
 cat >"$work/common" <<'EOF'
 set -eu
 bring() { mkdir -p /ram/$1; cp --sparse=always /share/$1/*.img /ram/$1/; }

@@ -35,7 +35,7 @@ sync --no-sync-snap --create-bookmark tank/from backup/from; same tank/from back
 # a transfer that was cut is resumed by its token
 zfs send tank/from@one | head -c 300000 | zfs receive -su backup/cut 2>/dev/null || true
 sync --no-sync-snap tank/from backup/cut; same tank/from backup/cut
-# what the source destroyed is given up at the target
+# snapshots that the source destroyed are destroyed at the target
 zfs snapshot tank/from@last; sync --no-sync-snap tank/from backup/from
 zfs destroy tank/from@last; zfs snapshot tank/from@other
 sync --no-sync-snap tank/from backup/from; same tank/from backup/from

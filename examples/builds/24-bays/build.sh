@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# 71 TiB in 24 bays (2014): 24 drives of 4 TB as raidz2 of 18 and of 6, or as one raidz3. What each gives, how data
-# spread over unlike vdevs, which bay is hot, and a cache that comes and goes.
+# 71 TiB in 24 bays (2014): 24 drives of 4 TB as raidz2 of 18 and of 6, or as one raidz3. The capacity of each, the
+# spread of data over unequal vdevs, the hot bay, and a cache device added and removed.
 #
 #   examples/builds/24-bays/build.sh [PROGRAM]
 source "$(dirname "$0")/../lib.sh"

@@ -1,4 +1,4 @@
-//! The ways by which messages reach people.
+//! The channels by which messages reach users.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::http::{self, Post};
 use crate::{Message, Severity, mail};
 
-/// A way by which messages reach people.
+/// A channel by which messages reach users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// A mail by the sendmail command.
@@ -49,7 +49,7 @@ pub enum DeliveryError {
         why: String,
     },
     /// The server refused the message.
-    #[error("{host} answered with status {status}; check the URL and the token")]
+    #[error("{host} replied with status {status}; check the URL and the token")]
     Refused {
         /// The host of the URL.
         host: String,

@@ -16,7 +16,7 @@ pub(crate) struct Post<'a> {
     pub(crate) ca_file: Option<&'a Path>,
 }
 
-/// Tells a service that this machine lives. Errors name no URL: it is a secret.
+/// Sends a heartbeat to a monitoring service. Errors name no URL: it is a secret.
 pub fn ping(url: &str, ca_file: Option<&Path>) -> Result<(), DeliveryError> {
     post(&Post { url, headers: &[], body: b"", ca_file })
 }

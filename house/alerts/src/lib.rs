@@ -1,7 +1,7 @@
 //! Notifies the owner of problems once, and again when they get worse: mail, webhook, ntfy.
 //!
 //! ```text
-//! conditions   what is wrong now, computed from the state of pools and drives
+//! conditions   present problems, computed from the state of pools and drives
 //!     |  compared with the store: new, worse, over
 //! store        alerts.json: open alerts, and messages that are not delivered yet
 //!     |  each message to each channel, tried again until it is delivered

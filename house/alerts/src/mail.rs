@@ -49,7 +49,7 @@ pub(crate) fn send(
     let status = wait(&mut child)
         .ok_or_else(|| failed(format!("it did not end within {} seconds", TIME_LIMIT.as_secs())))?;
     if !status.success() {
-        return Err(failed(format!("it ended with {status}; its own log says why")));
+        return Err(failed(format!("it ended with {status}; its own log has the reason")));
     }
     match written.recv_timeout(TIME_LIMIT) {
         Ok(Ok(())) => Ok(()),

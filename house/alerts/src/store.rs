@@ -13,7 +13,7 @@ const MAX_ENDED: usize = 100;
 const MAX_PENDING: usize = 200;
 /// The pauses in seconds before the next try to deliver a message; the last one repeats.
 const RETRY_PAUSES: [u64; 5] = [10, 60, 300, 1800, 3600];
-/// The age in seconds at which a message that could not be delivered is given up.
+/// The age in seconds at which an undeliverable message is dropped.
 const MAX_MESSAGE_AGE: u64 = 3 * 24 * 60 * 60;
 
 /// How urgent an alert is.
@@ -133,8 +133,9 @@ pub struct AlertStore {
 }
 
 impl AlertStore {
-    /// Compares the conditions that hold now with the store. Returns the messages for what is new, worse or
-    /// over. `is_known` is whether the condition of a key could be checked; if not, its alert stays.
+    /// Compares the present conditions with the store. Returns the messages for new, worse and
+    /// ended conditions. `is_known` tells whether the condition of a key could be checked; if not,
+    /// its alert stays.
     pub fn update(
         &mut self,
         conditions: Vec<Condition>,
@@ -265,7 +266,8 @@ impl AlertStore {
         self.pending.retain(|it| it.channel != channel || it.message != *message);
     }
 
-    /// Plans the next try of a message that a channel could not deliver. Returns whether it is given up.
+    /// Plans the next try of a message that a channel could not deliver. Returns whether it is
+    /// dropped.
     pub fn failed(&mut self, channel: &str, message: &Message, why: &str, now: u64) -> bool {
         let found =
             self.pending.iter_mut().find(|it| it.channel == channel && it.message == *message);

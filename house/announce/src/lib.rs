@@ -1,7 +1,7 @@
-//! Announces the shares on the local network, so that computers show them by themselves.
+//! Announces the shares on the local network, so that computers find them.
 //!
 //! ```text
-//! client            protocol               what it asks for
+//! client            protocol               the names that it queries
 //! macOS, Linux      mDNS and DNS-SD        _smb._tcp, _adisk._tcp (Time Machine), _device-info._tcp, _nfs._tcp
 //! Windows           WS-Discovery           the computer's name and workgroup, and then SMB at its address
 //! ```

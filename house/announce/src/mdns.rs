@@ -65,7 +65,7 @@ impl Drop for MdnsResponder {
     }
 }
 
-/// A name as DNS can have it: at most 63 bytes.
+/// A name in the form of DNS: at most 63 bytes.
 fn label(name: &str) -> &str {
     let end = name.floor_char_boundary(MAX_LABEL);
     name.split_at(end).0
@@ -84,7 +84,7 @@ fn interfaces(listening: &[IpAddr]) -> Vec<IfKind> {
         IpAddr::V4(any) if any.is_unspecified() => {
             IfKind::Predicate(IfPredicate::new(|it| it.ip().is_ipv4() && !it.is_loopback()))
         }
-        // such a socket takes IPv4, too
+        // such a socket accepts IPv4, too
         IpAddr::V6(any) if any.is_unspecified() => {
             IfKind::Predicate(IfPredicate::new(|it| !it.is_loopback()))
         }

@@ -36,9 +36,10 @@ pub struct BucketAccess {
 pub struct StartBackup {
     /// The repository's address: `file:///FOLDER`, `s3://BUCKET/FOLDER`.
     pub location: String,
-    /// `FS@SNAPSHOT` is that snapshot; `FS` is all its snapshots that are newer than those in the repository.
+    /// `FS@SNAPSHOT` is that snapshot; `FS` means all its snapshots that are newer than those in
+    /// the repository.
     pub targets: Vec<String>,
-    /// The same for the datasets below.
+    /// Also the same of the descendants.
     #[serde(default)]
     pub recursive: bool,
     /// How the bucket is reached, if the repository is in one.

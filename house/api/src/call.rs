@@ -1,4 +1,4 @@
-//! The trait of all requests, and what a call answers with.
+//! The trait of all requests, and their replies.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -67,18 +67,18 @@ pub trait Call: Serialize + DeserializeOwned + ToSchema + Send + 'static {
         None
     }
 
-    /// The answer where no daemon runs that the caller could ask or start: no pool is imported then. None: the
-    /// call fails.
+    /// The reply without a daemon that could be reached or started: no pool is imported then. None:
+    /// the call fails.
     fn answer_without_daemon(&self) -> Option<Self::Answer> {
         None
     }
 
-    /// The pool that the call takes away. The daemon records the command in its history first.
+    /// The pool that the call removes. The daemon records the command in its history first.
     fn removed_pool(&self) -> Option<&str> {
         None
     }
 
-    /// The pools that the call changed, in whose history the daemon records the command.
+    /// The pools that the call changed. The daemon records the command in their history.
     fn changed_pools(&self, _answer: &Self::Answer) -> Vec<String> {
         Vec::new()
     }

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use crate::{Call, Method};
 
-/// Asks which configuration is in effect. It may contain addresses and tokens of others.
+/// Gets the configuration in effect. It may contain addresses and tokens of others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GetConfig {}
 
@@ -28,7 +28,7 @@ impl Call for GetConfig {
 pub struct ConfigReport {
     /// The file.
     pub path: PathBuf,
-    /// The text in effect, with its comments; nothing if there is no file.
+    /// The text in effect, with its comments; empty if there is no file.
     pub text: String,
     /// Sentences about the file on disk, if it differs from `text` because it has mistakes.
     pub problems: Vec<String>,

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::{Call, Method};
 
-/// Asks which daemon answers.
+/// Gets the version and process of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GetDaemon {}
 

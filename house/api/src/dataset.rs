@@ -9,13 +9,13 @@ use crate::{Call, Method, Mounting, NeededPermission, Secret, pool_of, property_
 /// Lists datasets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ListDatasets {
-    /// These, and what is below them; none: all of all pools.
+    /// These, and their descendants; none: all of all pools.
     #[serde(default)]
     pub names: Vec<String>,
     /// Only these kinds (filesystem, volume, snapshot, bookmark); none: all.
     #[serde(default)]
     pub kinds: Vec<String>,
-    /// At most so many levels below `names`; none: all.
+    /// The number of levels below `names`; none: all.
     #[serde(default)]
     pub depth: Option<usize>,
     /// Only these properties; none: all.
@@ -24,13 +24,13 @@ pub struct ListDatasets {
 }
 
 impl ListDatasets {
-    /// Lists `names` as `query` says.
+    /// Lists `names` according to `query`.
     pub fn new(names: Vec<String>, query: DatasetQuery) -> Self {
         let DatasetQuery { kinds, depth, properties } = query;
         Self { names, kinds, depth, properties }
     }
 
-    /// The same, as the engine takes it.
+    /// The same in the engine's type.
     pub fn query(&self) -> DatasetQuery {
         let (kinds, properties) = (self.kinds.clone(), self.properties.clone());
         DatasetQuery { kinds, depth: self.depth, properties }
@@ -178,7 +178,7 @@ impl Call for CreateVolume {
 pub struct DestroyDatasets {
     /// `FS`, `FS@SNAP,SNAP%SNAP` or `FS#BOOKMARK`.
     pub name: String,
-    /// Also children; for a snapshot those of the same name below.
+    /// Also children; for a snapshot those of the same name of all descendants.
     #[serde(default)]
     pub recursive: bool,
     /// Also clones, wherever they are.

@@ -13,7 +13,7 @@ pub struct ListEvents {
     /// Only events with greater sequence numbers; none: all that the daemon keeps.
     #[serde(default)]
     pub after: Option<u64>,
-    /// Wait at most so many seconds (0 to 60) for an event.
+    /// Wait at most this many seconds (0 to 60) for an event.
     #[serde(default)]
     pub wait: u64,
 }

@@ -65,7 +65,7 @@ pub enum JobState {
     Running,
     /// It succeeded.
     Finished,
-    /// It failed; its log says why.
+    /// It failed; its log has the reason.
     Failed,
     /// A user cancelled it.
     Cancelled,

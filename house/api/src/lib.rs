@@ -1,8 +1,8 @@
 //! The API of the daemon: one request type per call, and the data that it answers with.
 //!
-//! A request is a struct that implements [`Call`]: its method, its path and its answer. The daemon's router,
-//! the client of the commands and the description of the API are all made from these types. One file holds
-//! one resource.
+//! A request is a struct that implements [`Call`]: its method, its path and its reply. The daemon's
+//! router, the client of the commands and the description of the API are all made from these types.
+//! One file holds one resource.
 //!
 //! ```text
 //! METHOD /api/v1/PATH      {field} in a path is a field of the request, percent-encoded

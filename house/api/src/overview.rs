@@ -9,7 +9,8 @@ use utoipa::ToSchema;
 
 use crate::{Call, DriveList, EventRecord, FanStatus, Job, Method, PoolReport, UpsStatus};
 
-/// Asks how everything is. The answer is some seconds old, so that no call waits for a drive.
+/// Gets an overview of the system. The reply is some seconds old, so that no call waits for a
+/// drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GetOverview {}
 

@@ -1,8 +1,9 @@
 //! Delegated permissions (`zfs allow`), and which of them calls need.
 //!
-//! Whom permissions are delegated to is a key in OpenZFS's form: `ul$1000` is the user 1000 on this dataset, `ud$1000`
-//! on those below, `gl$`/`gd$` a group, `el$`/`ed$` everyone, `c-$` who creates a dataset below, `s-$@name` a permission
-//! set. With an upper-case first letter the names are those of permission sets.
+//! The subject of a delegation is a key in OpenZFS's form: `ul$1000` is the user 1000 on this
+//! dataset, `ud$1000` on its descendants, `gl$`/`gd$` a group, `el$`/`ed$` everyone, `c-$` the
+//! creator of a descendant, `s-$@name` a permission set. With an upper-case first letter the names
+//! are those of permission sets.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -94,16 +95,16 @@ impl Call for GetPermissions {
 pub struct DatasetPermissions {
     /// The dataset.
     pub dataset: String,
-    /// Whom they are delegated to, and the names of permissions.
+    /// The subjects, and the names of permissions.
     pub entries: Vec<(String, Vec<String>)>,
 }
 
-/// Delegates permissions at a dataset, in addition to those that are delegated there.
+/// Delegates permissions at a dataset, in addition to the existing ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AllowPermissions {
     /// The dataset.
     pub name: String,
-    /// Whom they are delegated to, and the names of permissions.
+    /// The subjects, and the names of permissions.
     pub entries: Vec<(String, Vec<String>)>,
 }
 
@@ -120,7 +121,7 @@ impl Call for AllowPermissions {
     fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
         let mut needed = vec![NeededPermission::on(&self.name, "allow")];
         for permission in self.entries.iter().flat_map(|(_, permissions)| permissions) {
-            // who may delegate does not make others delegate
+            // the right to delegate does not include passing on that right
             if permission == "allow" {
                 return None;
             }
@@ -139,7 +140,7 @@ impl Call for AllowPermissions {
 pub struct RemovePermissions {
     /// The dataset.
     pub name: String,
-    /// From whom, and the names of permissions; without names all of them.
+    /// The subjects, and the names of permissions; without names all of them.
     pub entries: Vec<(String, Vec<String>)>,
     /// Also in all datasets below.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! Snapshot policies: run, and what they have taken.
+//! Snapshot policies: running them, and the snapshots that they took.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -35,7 +35,7 @@ pub struct PolicyRun {
     pub taken: Vec<String>,
     /// The snapshots that it destroyed.
     pub pruned: Vec<String>,
-    /// Surplus snapshots that stay, since a replica does not have them yet.
+    /// Surplus snapshots that are kept because a replica does not have them yet.
     pub kept: Vec<String>,
     /// A sentence for each thing that failed.
     pub failed: Vec<String>,

@@ -212,7 +212,7 @@ pub struct ImportPools {
     #[serde(default)]
     #[schema(value_type = Object)]
     pub rewind: Rewind,
-    /// Import nothing; answer how far the pool would be rewound.
+    /// Import nothing; return the txg to which the pool would be rewound.
     #[serde(default)]
     pub dry_run: bool,
     /// The directory in front of all mountpoints.
@@ -257,7 +257,7 @@ pub struct ImportResult {
     pub not_mounted: Vec<String>,
 }
 
-/// Asks how far the rewind probe of a running import is.
+/// Gets the progress of the rewind probe of a running import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GetRewindProgress {}
 

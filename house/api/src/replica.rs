@@ -12,7 +12,7 @@ pub struct Replicate {
     pub source: String,
     /// `POOL/FILESYSTEM` here, or `ssh://USER@HOST/POOL/FILESYSTEM`.
     pub target: String,
-    /// Also what is below the source.
+    /// Also the descendants of the source.
     #[serde(default)]
     pub recursive: bool,
 }

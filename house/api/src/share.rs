@@ -74,7 +74,8 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// Asks for all shares: those of the configuration file and those of the properties sharenfs and sharesmb.
+/// Lists all shares: those of the configuration file and those of the properties sharenfs and
+/// sharesmb.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GetShares {}
 
@@ -102,10 +103,10 @@ pub struct ShareState {
     pub protocol: Protocol,
     /// Its file system, volume or snapshot of a volume.
     pub dataset: String,
-    /// The name that clients of a volume ask for: an iSCSI target, an NBD export.
+    /// The name of a volume for clients: an iSCSI target, an NBD export.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// The name that clients of a file system ask for: an NFS path, the name of an SMB share.
+    /// The name of a file system for clients: an NFS path, the name of an SMB share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// The first address on which it is served; none: it is not served.
@@ -125,7 +126,7 @@ pub struct ShareState {
 /// A client of a share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShareClient {
-    /// Its address, with the port if the protocol tells it.
+    /// Its address, with the port if the protocol has one.
     pub address: String,
     /// The user, the initiator, or the name that it gives itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -185,14 +186,14 @@ pub enum ShareFileFormat {
     Nvmet,
 }
 
-/// Takes over the shares of another server.
+/// Imports the shares of another server from its configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ImportShares {
     /// The format of its file.
     pub format: ShareFileFormat,
     /// The content of the file.
     pub text: String,
-    /// Only tell what would be added.
+    /// Only list the additions (dry run).
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -217,7 +218,7 @@ pub struct ImportedShares {
     pub skipped: Vec<SkippedShare>,
 }
 
-/// A share that was taken over.
+/// An imported share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportedShare {
     /// Its place in the file.
@@ -232,7 +233,7 @@ pub struct ImportedShare {
     pub ignored: Vec<String>,
 }
 
-/// A share that was not taken over.
+/// A share that was not imported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkippedShare {
     /// Its place in the file.
@@ -246,7 +247,7 @@ pub struct SkippedShare {
 pub struct RemoveShare {
     /// Its protocol.
     pub protocol: Protocol,
-    /// Its dataset, or the name that clients ask for.
+    /// Its dataset, or its name for clients.
     pub name: String,
 }
 
@@ -261,7 +262,7 @@ impl Call for RemoveShare {
     }
 }
 
-/// Shares file systems again that were unshared, as their properties sharenfs and sharesmb say.
+/// Shares unshared file systems again, according to their properties sharenfs and sharesmb.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ShareFilesystems {
     /// Their names; none: all.

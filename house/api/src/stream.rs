@@ -79,7 +79,7 @@ impl Call for SendStream {
     }
 }
 
-/// Tells which snapshots a stream will have, and estimates its size.
+/// Lists the snapshots of a stream, and estimates its size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PlanSend {
     /// The stream; its descriptor does not count.
@@ -197,7 +197,7 @@ impl Call for ReceiveStream {
     }
 }
 
-/// Destroys what a resumable receive has brought so far.
+/// Destroys the partial state of a resumable receive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AbortReceive {
     /// The file system or volume.

@@ -62,7 +62,7 @@ pub struct TimeMachine {
     pub dataset: String,
     /// The bytes that the backups may use; none: all space.
     pub quota: Option<u64>,
-    /// The bytes that the backups use without those that only snapshots hold.
+    /// The bytes that the backups use, without those unique to snapshots.
     pub used: u64,
     /// When a Mac last finished a backup, in seconds since 1970; none: never.
     pub last_backup: Option<u64>,
@@ -75,7 +75,7 @@ pub struct TimeMachine {
 /// A snapshot of a finished backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeMachineSnapshot {
-    /// Its name behind the `@`.
+    /// Its name after the `@`.
     pub name: String,
     /// When it was taken, in seconds since 1970.
     pub created: u64,

@@ -26,7 +26,7 @@ impl Call for ListUsers {
 pub struct ShareUser {
     /// The name with which clients log in.
     pub name: String,
-    /// The user of the system whose rights it has.
+    /// The system user whose rights it has.
     pub system_user: String,
 }
 
@@ -35,8 +35,8 @@ pub struct ShareUser {
 pub struct AddUser {
     /// The name with which clients log in.
     pub name: String,
-    /// The user of the system whose rights it has; without it the one of that name, or the daemon's own user if
-    /// that is not root.
+    /// The system user whose rights it has; without it the one of that name, or the daemon's own
+    /// user if that is not root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_user: Option<String>,
     /// The password.

@@ -16,7 +16,7 @@ pub enum VdevLayout {
     Single,
     /// Every device holds the same.
     Mirror,
-    /// RAID-Z with so many parity columns.
+    /// RAID-Z with this many parity columns.
     Raidz(u32),
     /// dRAID.
     Draid {
@@ -56,10 +56,10 @@ pub struct AddDevices {
     /// Layout, role and paths of each vdev.
     #[schema(value_type = Vec<(VdevLayout, VdevRole, Vec<String>)>)]
     pub vdevs: Vec<(VdevLayout, VdevRole, Vec<PathBuf>)>,
-    /// Also devices that hold data, and vdevs unlike those of the pool.
+    /// Also devices that hold data, and vdevs with another redundancy than those of the pool.
     #[serde(default)]
     pub force: bool,
-    /// log2 of the smallest write; none: as the pool has it.
+    /// log2 of the sector size; none: that of the pool.
     #[serde(default)]
     pub ashift: Option<u64>,
     /// Check only.

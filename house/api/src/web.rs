@@ -46,7 +46,7 @@ impl Call for TurnOffDashboard {
     }
 }
 
-/// Asks whether the dashboard is on.
+/// Gets whether the dashboard is on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GetDashboard {}
 

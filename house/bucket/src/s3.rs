@@ -1,4 +1,4 @@
-//! A store in a bucket that speaks the protocol of S3: AWS, Ceph, Garage, SeaweedFS, Backblaze B2 and others.
+//! A store in a bucket with the S3 protocol: AWS, Ceph, Garage, SeaweedFS, Backblaze B2 and others.
 //!
 //! An object is created with `If-None-Match: *`, so that none is overwritten. Requests that fail for reasons
 //! that pass (no connection, 429, 500, 503) are repeated a few times. A repeated creation may find its own work,
@@ -134,8 +134,8 @@ impl S3Store {
     }
 }
 
-/// Sends a request, and again if the reason of its failure passes. `accept` takes what was asked for out of
-/// the answer.
+/// Sends a request, and repeats it after temporary failures. `accept` reads the result from the
+/// reply.
 fn request<T>(
     send: &dyn Fn() -> Answer,
     accept: &dyn Fn(Response<Body>) -> Result<T, Refusal>,
@@ -158,7 +158,7 @@ fn request<T>(
     }
 }
 
-/// Why an answer is not what was asked for.
+/// The reason why a reply is not the expected one.
 enum Refusal {
     /// A later try may succeed.
     Passing(String),
@@ -166,7 +166,7 @@ enum Refusal {
     Final(StoreError),
 }
 
-/// The meaning of an answer that is no success.
+/// The meaning of an error reply.
 fn refusal(mut answer: Response<Body>) -> Refusal {
     let status = answer.status();
     let text = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_string();
@@ -180,7 +180,7 @@ fn refusal(mut answer: Response<Body>) -> Refusal {
         412 => Refusal::Final(StoreError::AlreadyExists),
         404 if text.contains("NoSuchBucket") => Refusal::Final(StoreError::Denied { why }),
         404 => Refusal::Final(StoreError::NotFound),
-        // two creators at once: the next try shows who was first
+        // two creators at once: the next try shows which was first
         409 | 408 | 429 | 500 | 502 | 503 | 504 => Refusal::Passing(why),
         _ => Refusal::Final(StoreError::Denied { why }),
     }
@@ -302,7 +302,7 @@ impl ObjectStore for S3Store {
     }
 }
 
-/// Seconds since 1970 from a time as RFC 3339 has it.
+/// Seconds since 1970 of an RFC 3339 time.
 fn parse_time(text: &str) -> Option<u64> {
     let time: jiff::Timestamp = text.parse().ok()?;
     u64::try_from(time.as_second()).ok()

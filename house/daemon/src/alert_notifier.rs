@@ -63,7 +63,7 @@ impl AlertNotifier {
         }
     }
 
-    /// Takes over the configuration.
+    /// Sets the configuration.
     pub(crate) fn configure(&self, config: AlertsConfig) {
         let mut state = self.state.lock();
         let names = channel_names(&config);
@@ -77,8 +77,8 @@ impl AlertNotifier {
         self.state.lock().config.space
     }
 
-    /// Sends messages about what is new, worse or over. Alerts of drives stay until all drives were looked at.
-    /// `all_well` is the sentence of a message for the case that nothing is wrong.
+    /// Sends messages about new, worse and ended conditions. Alerts of drives stay until all drives
+    /// were read. `all_well` is the sentence of a message for the case that there is no problem.
     pub(crate) fn update(
         &self,
         conditions: Vec<Condition>,
@@ -138,7 +138,7 @@ impl AlertNotifier {
             key: "test".to_owned(),
             severity: Severity::Notice,
             title: "Test of poolhouse's alerts".to_owned(),
-            text: "Nothing is wrong: this message shows that alerts reach you.".to_owned(),
+            text: "There is no problem: this message shows that alerts reach you.".to_owned(),
             time: unix_seconds(),
         };
         let test = |channel: &Channel| ChannelTest {
@@ -193,7 +193,7 @@ impl AlertNotifier {
             None => state.store.delivered(channel.name(), message),
             Some(why) => {
                 let is_lost = state.store.failed(channel.name(), message, &why, unix_seconds());
-                let next = if is_lost { "it is given up" } else { "it is tried again" };
+                let next = if is_lost { "it is dropped" } else { "it is tried again" };
                 let (name, title) = (channel.name(), &message.title);
                 self.log.write_line(&format!("alert '{title}' by {name}: {why}; {next}"));
             }
@@ -219,7 +219,8 @@ impl AlertNotifier {
 }
 
 impl State {
-    /// The URL to ping, if it is due. A daemon whose look at pools hangs sends none, so that its owner hears of it.
+    /// The URL to ping, if it is due. A daemon whose pool check hangs sends none, so that its owner
+    /// hears of it.
     fn due_ping(&self) -> Option<String> {
         let url = self.config.ping.clone()?;
         let is_due = self.pinged.is_none_or(|(last, _)| last.elapsed() >= PING_INTERVAL);

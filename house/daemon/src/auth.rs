@@ -1,8 +1,8 @@
 //! Authentication of callers, and the check whether a caller may make a call.
 //!
-//! The kernel tells the user at the other end of a Unix socket (`SO_PEERCRED`). As with OpenZFS every local
-//! user may list pools and datasets and read their status; changes and secrets are for root and for the user
-//! that the daemon runs as. `zfs allow` opens calls to others (`pools::permissions`).
+//! The kernel gives the user at the other end of a Unix socket (`SO_PEERCRED`). As with OpenZFS
+//! every local user may list pools and datasets and read their status; changes and secrets are for
+//! root and for the user of the daemon. `zfs allow` opens calls to others (`pools::permissions`).
 //! On TCP a client shows a token, and has the rights of the daemon's own user.
 
 use api::Call;
@@ -62,13 +62,13 @@ impl Token {
     /// The user of a request on TCP; nothing if it does not show the token.
     pub(crate) fn peer(&self, headers: &HeaderMap) -> Option<Peer> {
         let shown = headers.get(header::AUTHORIZATION)?.as_bytes().strip_prefix(b"Bearer ")?;
-        // the time of the comparison tells nothing about the token
+        // comparison in constant time: the time shows nothing about the token
         let is_same = bool::from(shown.ct_eq(self.0.as_bytes()));
         is_same.then(|| Peer::from_uid(rustix::process::geteuid().as_raw()))
     }
 }
 
-/// A call's envelope: its user, and whether the user still waits for the answer.
+/// A call's envelope: its user, and whether the user still waits for the reply.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) peer: Peer,

@@ -17,14 +17,14 @@ use units::MinusOrZero as _;
 
 use crate::{Error, Result, StateDir};
 
-/// The pause before the client looks again whether a daemon that was started answers.
+/// The pause between two tries to reach a daemon that was just started.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// The number of times that the client asks a daemon again that listens and does not answer.
+/// The number of tries to reach a daemon that listens and does not reply.
 const MAX_SILENT_RETRIES: usize = 250;
 /// The bytes at the end of the log that an error shows if the daemon does not start.
 const LOG_TAIL_BYTES: usize = 2000;
 
-/// A directory that is there while systemd runs, below the root.
+/// A directory that exists while systemd runs, below the root.
 const SYSTEMD_RUNS: &str = "run/systemd/system";
 /// The files of the unit of the system's daemon, below the root: of a package, and of an administrator.
 const UNIT_PATHS: [&str; 3] = [
@@ -72,14 +72,14 @@ impl Client {
 
     /// Makes a call.
     pub fn call<C: Call>(&self, call: &C) -> Result<Reply<C::Answer>> {
-        // on a busy machine a question whether the daemon lives costs more than the answer
+        // on a busy machine a liveness check costs more than the call itself
         if !C::CHANGES
             && let Some(reply) = self.try_repeatable(call)?
         {
             return Ok(reply);
         }
-        // a call that changes something is not sent to a daemon that is dying: nobody could tell whether it
-        // was done
+        // a call that changes something is not sent to a daemon that is ending: whether it was done
+        // would be unknown
         if !self.is_answering()? {
             if let Some(value) = call.answer_without_daemon().filter(|_| !self.state_dir.is_own()) {
                 return Ok(value.into());
@@ -89,12 +89,12 @@ impl Client {
         self.try_call(call)?.ok_or_else(|| self.unresponsive_error("it ended".to_owned()))
     }
 
-    /// Makes a call if a daemon runs; nothing if it does not run or does not answer.
+    /// Makes a call if a daemon runs; none if it does not run or does not reply.
     pub fn peek<C: Call>(&self, call: &C) -> Option<C::Answer> {
         Some(self.try_call(call).ok()??.value)
     }
 
-    /// Makes a call that may be repeated; nothing: no daemon answers.
+    /// Makes a call that may be repeated; none: no daemon replies.
     fn try_repeatable<C: Call>(&self, call: &C) -> Result<Option<Reply<C::Answer>>> {
         match self.try_call(call) {
             Err(Error::Unresponsive { .. }) => Ok(None),
@@ -152,7 +152,7 @@ impl Client {
         Error::Unresponsive { socket: self.state_dir.socket().display().to_string(), why }
     }
 
-    /// Starts a daemon and waits until it answers.
+    /// Starts a daemon and waits until it replies.
     fn start_daemon(&self) -> Result<()> {
         let Some(program) = self.program.as_ref().filter(|_| self.state_dir.is_own()) else {
             return Err(self.unresponsive_error("no daemon runs".to_owned()));
@@ -194,7 +194,7 @@ impl Client {
         command
     }
 
-    /// Whether the daemon ended and no other answers: of two that start at once, one ends.
+    /// Whether the daemon ended and no other replies: of two that start at once, one ends.
     fn has_exited(&self, child: &mut Child) -> Result<bool> {
         let ended = child.try_wait().is_ok_and(|ended| ended.is_some());
         if !ended {
@@ -215,7 +215,7 @@ impl Client {
     }
 }
 
-/// Sends a request; returns whether it succeeded, and the body of the answer.
+/// Sends a request; returns whether it succeeded, and the body of the reply.
 async fn exchange(
     stream: UnixStream,
     method: &str,

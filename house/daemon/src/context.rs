@@ -32,9 +32,9 @@ pub(crate) struct Context {
     pub(crate) log: Arc<Log>,
     /// The newest copies that the replicas hold.
     pub(crate) replicas: ReplicaStates,
-    /// Held while a configured replica is brought up to date.
+    /// Locked while a configured replica is brought up to date.
     pub(crate) replica_lock: Mutex<()>,
-    /// Held while the snapshot policies run.
+    /// Locked while the snapshot policies run.
     pub(crate) policy_lock: Mutex<()>,
     /// The calls of all services, once they are known.
     pub(crate) routes: OnceLock<axum::Router>,

@@ -45,7 +45,7 @@ impl OfferedDescriptor {
         std::fs::set_permissions(&path, mode).map_err(failed)?;
         let sender = std::thread::spawn(move || {
             if let Ok((stream, _)) = listener.accept() {
-                // the daemon tells what it misses
+                // the daemon reports the missing descriptor
                 let _ = send_descriptor(&stream, &descriptor);
             }
         });
@@ -60,7 +60,7 @@ impl OfferedDescriptor {
 
 impl Drop for OfferedDescriptor {
     fn drop(&mut self) {
-        // wakes the thread if nobody fetched the descriptor
+        // wakes the thread if no call fetched the descriptor
         drop(UnixStream::connect(&self.path));
         let _ = std::fs::remove_file(&self.path);
         if let Some(sender) = self.sender.take() {
@@ -136,7 +136,7 @@ impl Read for CancellableFile<'_> {
 impl Write for CancellableFile<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.wait(PollFlags::OUT)?;
-        // a pipe that is ready takes so many bytes without blocking
+        // a ready pipe takes this many bytes without blocking
         self.file.write(bytes.get(..4096).unwrap_or(bytes))
     }
 

@@ -23,7 +23,7 @@ pub enum Error {
         action: String,
     },
     /// A handler of the daemon panicked.
-    #[error("the daemon failed while it handled this call; its log says where")]
+    #[error("the daemon failed while it handled this call; its log has the place")]
     Panicked {},
     /// A file or directory of the daemon cannot be used.
     #[error("'{path}' cannot be used: {why}")]
@@ -39,16 +39,16 @@ pub enum Error {
         /// The directory.
         state_dir: String,
     },
-    /// The daemon ended before it answered.
-    #[error("the daemon could not be started; the end of its log, '{log}', says why:\n{tail}")]
+    /// The daemon ended before it replied.
+    #[error("the daemon could not be started; the end of its log, '{log}':\n{tail}")]
     NotStarted {
         /// The log.
         log: String,
         /// Its last lines.
         tail: String,
     },
-    /// The daemon does not answer.
-    #[error("the daemon at '{socket}' does not answer: {why}")]
+    /// The daemon does not reply.
+    #[error("the daemon at '{socket}' does not reply: {why}")]
     Unresponsive {
         /// Its socket.
         socket: String,

@@ -1,8 +1,9 @@
 //! The daemon's events: a ring of the latest ones, and the services that follow them.
 //!
-//! A change of a pool has two stages. [`Events::prepare`] tells every service which events are about to
-//! happen, so that it can let go of what the change needs, or refuse. After the change
-//! [`Events::publish`] tells that they happened; if it failed, [`Events::abandon`] tells that they did not.
+//! A change of a pool has two stages. [`Events::prepare`] announces the coming events to every
+//! service, so that it can close the affected objects, or refuse. After the change
+//! [`Events::publish`] announces that they happened; if it failed, [`Events::abandon`] announces
+//! that they did not.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -65,9 +66,9 @@ impl Events {
         self.services.read().clone()
     }
 
-    /// Tells the services which events are about to happen. If one refuses, none happens.
+    /// Announces coming events to the services. If one refuses, none happens.
     pub(crate) fn prepare(&self, coming: &[Event], options: &ChangeOptions) -> Result<()> {
-        // a service uses what the services before it have: shares are ended before their mounts
+        // a service uses objects of the services before it: shares are ended before their mounts
         let services = self.services();
         for (at, service) in services.iter().enumerate().rev() {
             if let Err(why) = service.prepare(coming, options) {
@@ -80,7 +81,7 @@ impl Events {
         Ok(())
     }
 
-    /// Tells the services that the events do not happen after all.
+    /// Announces to the services that the events do not happen after all.
     pub(crate) fn abandon(&self, coming: &[Event]) {
         for service in self.services() {
             service.abandon(coming);
@@ -151,7 +152,7 @@ pub(crate) fn head_of(name: &str) -> &str {
     name.split('@').next().unwrap_or(name)
 }
 
-/// Whether a coming event takes the content of a dataset or snapshot away from those that use it.
+/// Whether a coming event removes the content of a dataset or snapshot from under its users.
 pub(crate) fn takes_away(event: &Event, name: &str) -> bool {
     match event {
         Event::DatasetDestroyed { dataset } => head_of(name) == dataset,

@@ -97,7 +97,7 @@ pub(crate) async fn serve_unix(stream: UnixStream, routes: axum::Router, connect
         request.extensions_mut().insert(peer);
         routes.clone().call(request)
     });
-    // a client that hangs up wants no answer
+    // a client that hangs up needs no reply
     let _ = connection().serve_connection(TokioIo::new(stream), answer).await;
 }
 
@@ -169,7 +169,7 @@ pub(crate) async fn accept_tcp(listener: TcpListener, routes: TcpRoutes, log: Ar
                 tokio::spawn(async move {
                     let _permit = permit;
                     let stream = TokioIo::new(stream);
-                    // a client that hangs up wants no answer
+                    // a client that hangs up needs no reply
                     let _ = connection().serve_connection(stream, service_fn(answer)).await;
                 });
             }

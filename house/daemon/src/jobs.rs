@@ -24,7 +24,7 @@ pub(crate) trait JobControl: Send + Sync {
     /// How far the work is.
     fn progress(&self) -> JobProgress;
 
-    /// Asks the work to stop soon.
+    /// Requests that the work stops soon.
     fn cancel(&self);
 }
 
@@ -122,7 +122,7 @@ impl Jobs {
         list.jobs.iter().map(now).collect()
     }
 
-    /// Asks a running job to stop.
+    /// Requests that a running job stops.
     pub(crate) fn cancel(&self, id: u64) -> Result<()> {
         let list = self.list.lock();
         let found = list.jobs.iter().find(|(job, _)| job.id == id);
@@ -166,7 +166,7 @@ impl Jobs {
         self.events.record(&[event]);
     }
 
-    /// The work goes on if the list cannot be written.
+    /// The work continues if the list cannot be written.
     fn save(&self, list: &JobList) {
         let jobs = list.jobs.iter().map(|(job, _)| job.clone()).collect();
         let file = JobFile { next_id: list.next_id, jobs };
@@ -185,7 +185,7 @@ impl RunningJob {
         self.end(JobState::Finished, None);
     }
 
-    /// Ends the job: it finished, and the sentence says what it did.
+    /// Ends the job: it finished, and the sentence describes the result.
     pub(crate) fn finish_with(self, sentence: String) {
         self.end(JobState::Finished, Some(sentence));
     }

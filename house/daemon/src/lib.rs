@@ -1,7 +1,7 @@
 //! The program that owns pools: services, jobs, events and configuration behind one HTTP API.
 //!
-//! [`serve`] is the daemon. It imports again the pools that it had, and answers the calls of crate `api` on a
-//! Unix socket. [`Client`] makes these calls, and starts a daemon if none runs. A daemon lives in a
+//! [`serve`] is the daemon. It imports its earlier pools again, and serves the calls of crate `api`
+//! on a Unix socket. [`Client`] makes these calls, and starts a daemon if none runs. A daemon has a
 //! [`StateDir`]; several can run side by side, each in its own.
 //!
 //! ```text

@@ -26,7 +26,7 @@ impl Log {
     }
 
     pub(crate) fn write_line(&self, what: &str) {
-        // one entry is one line, whatever is in names that come from disks
+        // one entry is one line, even with names that come from disks
         let what: String = what.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
         let line = format!("{now} {what}\n");

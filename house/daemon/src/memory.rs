@@ -8,7 +8,8 @@ use engine::pool::free_buffers;
 
 /// The time from a call that frees memory to the first return.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
-/// The time from the first return to the second: threads of what was exported or unmounted may still end.
+/// The time from the first return to the second: threads of exported pools and ended mounts may
+/// still end.
 const SECOND_DELAY: Duration = Duration::from_millis(500);
 
 /// Returns memory to the system after calls that free some.

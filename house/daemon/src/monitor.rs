@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// The shared state of a monitor with a configuration `C`, whose looks give an `S`.
+/// The shared state of a monitor with a configuration `C`, whose readings give an `S`.
 pub(crate) struct MonitorState<C, S> {
     state: Mutex<State<C, S>>,
     /// Wakes the thread.
@@ -27,7 +27,7 @@ impl<C: Default, S> Default for MonitorState<C, S> {
 }
 
 impl<C: Clone + PartialEq, S: Clone> MonitorState<C, S> {
-    /// Takes over the configuration. The next look is made at once if it is another one.
+    /// Sets the configuration. If it changed, the next reading is made at once.
     pub(crate) fn configure(&self, config: C) {
         let mut state = self.state.lock();
         state.is_changed |= state.config != config;
@@ -51,12 +51,12 @@ impl<C: Clone + PartialEq, S: Clone> MonitorState<C, S> {
         self.state.lock().is_stopped
     }
 
-    /// Sets what the last look saw.
+    /// Sets the result of the last reading.
     pub(crate) fn set_status(&self, status: Option<S>) {
         self.state.lock().status = status;
     }
 
-    /// What the last look saw.
+    /// The result of the last reading.
     pub(crate) fn status(&self) -> Option<S> {
         self.state.lock().status.clone()
     }

@@ -1,5 +1,5 @@
-//! The overview of all pools and drives, made every two seconds by a thread of its own. Whoever reads it waits
-//! for no drive: while one hangs, the last overview stays and shows its age.
+//! The overview of all pools and drives, made every two seconds by a thread of its own. Its readers
+//! wait for no drive: while one hangs, the last overview stays and shows its age.
 
 use std::sync::Arc;
 

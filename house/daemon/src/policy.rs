@@ -24,7 +24,7 @@ use units::MinusOrZero as _;
 pub(crate) struct PolicyConfig {
     /// The file system or volume.
     pub(crate) dataset: String,
-    /// Also what is below it.
+    /// Also the descendants.
     #[serde(default = "enabled")]
     pub(crate) recursive: bool,
     /// Snapshots of each kind that are kept.
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn periods_begin_where_the_calendar_says() {
+    fn periods_begin_at_calendar_boundaries() {
         let zone = TimeZone::fixed(jiff::tz::offset(1));
         let start = |period: Period| {
             let start = period.start(NOW, &zone).unwrap();

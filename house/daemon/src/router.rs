@@ -1,7 +1,8 @@
 //! From an HTTP request to a typed call and back.
 //!
-//! A service adds a handler per call. The router decodes the request, checks the user, runs the handler on a
-//! thread that may block, records the command in the history of the pool, and encodes the answer.
+//! A service adds a handler per call. The router decodes the request, checks the user, runs the
+//! handler on a thread that may block, records the command in the history of the pool, and encodes
+//! the reply.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -127,7 +128,8 @@ impl Router {
     }
 }
 
-/// Whether `zfs allow` delegated to a user what a call needs; none: nothing opens the call to others.
+/// Whether `zfs allow` delegated the permissions of a call to a user; none: the call cannot be
+/// delegated.
 async fn is_delegated(
     pools: &Arc<Pools>,
     peer: Peer,
@@ -196,7 +198,7 @@ const fn method_filter(method: Method) -> MethodFilter {
     }
 }
 
-/// The answer to a request that failed.
+/// The reply to a request that failed.
 pub(crate) fn refuse(status: StatusCode, why: &Error) -> Response {
     respond(status, &Refusal { error: why.to_string(), status: why.status() })
 }

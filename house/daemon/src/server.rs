@@ -1,5 +1,5 @@
-//! The daemon's life: it opens its pools again, starts its services, answers calls until a client or a signal ends it, and
-//! leaves its pools in order.
+//! The daemon's life: it imports its pools again, starts its services, serves calls until a client
+//! or a signal ends it, and closes its pools.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,12 +30,12 @@ pub enum Mode {
 /// The time that running calls have to finish when the daemon ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time between two looks whether the file of the socket is there.
+/// The interval at which the file of the socket is checked.
 const SOCKET_CHECK: Duration = Duration::from_millis(500);
 
-/// Runs the daemon of a state directory until a signal or a call ends it. `memory`: the bytes that it may
-/// use; without it, a quarter of what there is. `return_free_memory` is the allocator's way to give pages
-/// that hold nothing back to the system.
+/// Runs the daemon of a state directory until a signal or a call ends it. `memory`: the bytes that
+/// it may use; without it, a quarter of the memory. `return_free_memory` is the allocator's
+/// function that returns unused pages to the system.
 pub fn serve(
     state_dir: &StateDir,
     mode: Mode,
@@ -64,7 +64,7 @@ pub fn serve(
     started
 }
 
-/// Answers calls until a client or a signal ends the daemon.
+/// Serves calls until a client or a signal ends the daemon.
 fn run(
     context: &Arc<Context>,
     services: &[Arc<dyn Service>],
@@ -100,17 +100,17 @@ fn run(
     done
 }
 
-/// Tells systemd, if it started the daemon. Units that are ordered after the daemon start once it is
-/// ready: its pools are imported and mounted then.
+/// Notifies systemd, if it started the daemon. Units that are ordered after the daemon start once
+/// it is ready: its pools are imported and mounted then.
 fn notify_init(state: sd_notify::NotifyState<'_>) {
-    // without systemd nobody listens
+    // without systemd no process listens
     let _ = sd_notify::notify(&[state]);
 }
 
 /// Raises the limit of open files as far as this process may: each mount has one.
 fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
-    // with fewer files, mounts fail one by one and say why
+    // with fewer files, mounts fail one by one with the reason
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 

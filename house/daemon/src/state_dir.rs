@@ -59,8 +59,8 @@ impl StateDir {
         }
     }
 
-    /// The directories of the daemon that a command asks. It is as [`Self::resolve`] says, but a user who
-    /// has no pools and no daemon asks the daemon of root, if that runs.
+    /// The directories of the daemon for a command: those of [`Self::resolve`], but a user without
+    /// pools and daemon uses the daemon of root, if that runs.
     pub fn find(folder: Option<&Path>) -> Result<Self> {
         let own = Self::resolve(folder)?;
         if own.is_named || rustix::process::geteuid().is_root() {
@@ -118,7 +118,7 @@ impl StateDir {
         self.is_named.then_some(self.persistent_dir.as_path())
     }
 
-    /// The socket on which the daemon answers.
+    /// The socket of the daemon.
     pub fn socket(&self) -> PathBuf {
         self.runtime_dir.join("socket")
     }
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_too_long_for_a_socket_is_refused() {
+    fn overlong_socket_path_is_refused() {
         let long = format!("/{}", "x".repeat(110));
         assert!(StateDir::from_dir(Path::new(&long)).unwrap_err().to_string().contains("--state"));
     }

@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(kept.len(), 24 + 13 + 1, "{kept:?}");
         assert!(kept.iter().any(|it| it.name == "mine"));
         assert_eq!(kept[0].created, NOW - 13 * DAY - 11 * 3600);
-        // a Mac that was away for long keeps its newest snapshots
+        // a Mac that was away for a long time keeps its newest snapshots
         let old: Vec<_> = (30..40).rev().map(|days| taken(days * DAY)).collect();
         assert_eq!(surplus(&old, NOW, 14).len(), 7);
         assert_eq!(surplus(&old, 0, 14), [] as [&Snapshot; 0]);

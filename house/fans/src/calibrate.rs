@@ -1,4 +1,4 @@
-//! The calibration of a fan: it is slowed down until it stands still, and then sped up until it turns.
+//! The calibration of a fan: it is slowed down until it stops, and then sped up until it turns.
 
 use serde::{Deserialize, Serialize};
 

@@ -14,7 +14,7 @@
 //! device = "nct6775.656"     # the last part of its device's path, where two chips have one name
 //! pwm = 2                    # pwm2 and fan2_input
 //! min = 25                   # percent at which it surely turns; see: poolhouse fans calibrate
-//! start = 40                 # percent at which it starts from standstill
+//! start = 40                 # percent at which it starts from rest
 //! follows = "drives"         # or "cpu", or "both"
 //! ```
 
@@ -26,13 +26,13 @@ use serde::{Deserialize, Deserializer};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FansConfig {
-    /// Degrees Celsius at which the hottest drive is held.
+    /// The target temperature of the hottest drive, in degrees Celsius.
     #[serde(deserialize_with = "celsius")]
     pub drive_target: i64,
     /// Degrees Celsius of a drive from which all fans turn at full speed.
     #[serde(deserialize_with = "celsius")]
     pub drive_limit: i64,
-    /// Degrees Celsius at which the processor is held.
+    /// The target temperature of the processor, in degrees Celsius.
     #[serde(deserialize_with = "celsius")]
     pub cpu_target: i64,
     /// Degrees Celsius of the processor from which all fans turn at full speed.
@@ -63,7 +63,7 @@ pub struct FanConfig {
     /// The lowest percent at which it surely turns.
     #[serde(default = "default_min", deserialize_with = "percent")]
     pub min: u64,
-    /// The percent at which it starts from standstill.
+    /// The percent at which it starts from rest.
     #[serde(default = "default_start", deserialize_with = "percent")]
     pub start: u64,
     /// The temperatures that it follows.

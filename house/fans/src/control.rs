@@ -1,10 +1,10 @@
 //! The control of all fans: temperatures and tachometers in, percents out.
 //!
 //! ```text
-//! a sensor unreadable for 30 s, no sensor, a limit passed, a fan stands still   -> all fans 100 %
+//! a sensor unreadable for 30 s, no sensor, a limit passed, a fan stopped        -> all fans 100 %
 //! else                 PID of drives, PID of the processor -> the greater one   -> not below min
 //! slew rate            up at most 10 % a second, down at most 1 % a second
-//! start kick           a fan that stands still gets `start`, and full speed if that is not enough
+//! start kick           a fan that stopped gets `start`, and full speed if that is not enough
 //! ```
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::{FansConfig, Follows, SensorKind};
 const STALE_SECONDS: f64 = 30.0;
 /// The percents a second by which a fan may become faster, and slower.
 const SLEW: (f64, f64) = (10.0, 1.0);
-/// The looks after which a fan that still stands still counts as stuck.
+/// The readings after which a fan that does not turn counts as stuck.
 const STUCK_LOOKS: u32 = 4;
 /// The degrees below its limit at which a part no longer demands full speed.
 const LIMIT_HYSTERESIS: f64 = 3.0;
@@ -113,7 +113,8 @@ impl Controller {
         Outputs { percents, drive, cpu, is_over_limit, faults }
     }
 
-    /// Takes over the values of the sensors. A sensor that no longer exists belonged to a drive that was pulled.
+    /// Updates the values of the sensors. A sensor that no longer exists belonged to a drive that
+    /// was pulled.
     fn remember(&mut self, inputs: &Inputs) {
         let is_there =
             |name: &String| inputs.temperatures.iter().any(|(_, known, _)| known == name);

@@ -1,4 +1,5 @@
-//! Full speed for all fans: the answer to every fault, and the last act of the daemon, its watchdog and systemd.
+//! Full speed for all fans: the reaction to every fault, and the last action of the daemon, its
+//! watchdog and systemd.
 
 use std::path::PathBuf;
 

@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 
 use crate::FanConfig;
 
-/// The chips whose temperatures are those of drives.
+/// The chips that measure drives.
 const DRIVE_CHIPS: [&str; 2] = ["drivetemp", "nvme"];
-/// The chips whose temperatures are those of the processor.
+/// The chips that measure the processor.
 const CPU_CHIPS: [&str; 5] = ["coretemp", "k10temp", "zenpower", "cpu_thermal", "fam15h_power"];
 /// The thousandths of a degree that a working sensor shows.
 const PLAUSIBLE: std::ops::RangeInclusive<i64> = -20_000..=125_000;
@@ -31,7 +31,7 @@ const FULL: u64 = 255;
 /// Why a file of hwmon could not be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HwmonError {
-    /// There is no such fan.
+    /// The fan does not exist.
     #[error("there is no {pwm} on a chip {chip}; the chips with fans are: {known}")]
     NoSuchFan {
         /// The name of the chip.

@@ -1,8 +1,8 @@
 //! The history of a drive: samples of its counters, and what its owner noted.
 //!
-//! A drive has one JSON file, named after its serial number. It holds at most [`MAX_SAMPLES`] samples: those of
-//! the last two days, and of each day before them the last one. The file is replaced whole, so that a power cut
-//! leaves the old or the new one.
+//! A drive has one JSON file, named after its serial number. It holds at most [`MAX_SAMPLES`]
+//! samples: those of the last two days, and of each earlier day the last one. The file is replaced
+//! whole, so that a power cut leaves the old or the new one.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -76,7 +76,7 @@ impl History {
         if let Some(last) = self.samples.last() {
             let is_new = last.counters != sample.counters;
             let is_due = last.time.checked_add(MIN_INTERVAL).is_none_or(|due| sample.time >= due);
-            // the clock was set back: the samples of the future would stay last for ever
+            // the clock was set back: the samples of the future would stay last forever
             if sample.time < last.time {
                 self.samples.retain(|old| old.time < sample.time);
             } else if !is_new && !is_due {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 /// The unit of `size` in sysfs, in bytes.
 const SYSFS_SECTOR: u64 = 512;
-/// Block devices that have a `device` link but are no drives.
+/// Block devices that have a `device` link but are not drives.
 const NO_DRIVES: [&str; 3] = ["sr", "fd", "nbd"];
 /// The deepest stack of mappings that is followed.
 const MAX_MAPPINGS: usize = 8;
@@ -121,8 +121,8 @@ impl Host {
         ids
     }
 
-    /// The kernel's name of the drive below a path: of a partition its drive, of an encrypted mapping the
-    /// drive that holds it. Nothing if the path is not a block device, or lies on several drives.
+    /// The kernel's name of the drive below a path: of a partition its drive, of an encrypted
+    /// mapping the drive under it. None if the path is not a block device, or is on several drives.
     pub fn drive_of(&self, path: &Path) -> Option<String> {
         let node = fs::canonicalize(path).ok()?;
         let name = node.strip_prefix(fs::canonicalize(&self.dev).ok()?).ok()?;

@@ -26,7 +26,7 @@ const RAW_COUNT: u64 = 0xffff_ffff;
 /// Temperatures in degrees Celsius that a working drive can have.
 const PLAUSIBLE_TEMPERATURES: std::ops::RangeInclusive<i64> = 1..=150;
 
-/// The language in which a drive is asked.
+/// The protocol of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -34,7 +34,7 @@ pub enum Protocol {
     Ata,
     /// NVMe.
     Nvme,
-    /// SAS and others that speak SCSI.
+    /// SAS and other SCSI drives.
     Scsi,
 }
 
@@ -57,7 +57,7 @@ pub struct SmartReport {
     pub rotation_rate: Option<u64>,
     /// The temperature in degrees Celsius.
     pub temperature: Option<i64>,
-    /// The temperature in degrees Celsius up to which the drive may run, as it says itself.
+    /// The drive's own temperature limit in degrees Celsius.
     pub temperature_limit: Option<i64>,
     /// Hours that it was powered on.
     pub power_on_hours: Option<u64>,

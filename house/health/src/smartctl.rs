@@ -24,7 +24,7 @@ use crate::{BlockDevice, SmartReport};
 
 /// The exit status for a drive that sleeps.
 const ASLEEP: i32 = 3;
-/// The bits of the exit status that say that nothing was read.
+/// The bits of the exit status that mean that nothing was read.
 const NOT_READ: i32 = 0b11;
 /// The longest output that is read, in bytes: a full report has about 100 KB.
 const MAX_OUTPUT: u64 = 4 << 20;
@@ -72,7 +72,7 @@ impl Default for Smartctl {
     }
 }
 
-/// What one look at a drive gave.
+/// The result of reading a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// A report.
@@ -99,7 +99,7 @@ pub enum SmartctlError {
     },
     /// The time limit passed.
     #[error(
-        "the drive did not answer smartctl within {seconds} seconds; look at its cable and at dmesg"
+        "the drive did not respond to smartctl within {seconds} seconds; look at its cable and at dmesg"
     )]
     TimedOut {
         /// The limit in seconds.
@@ -114,7 +114,7 @@ pub enum SmartctlError {
         /// The reason in smartctl's words.
         why: String,
     },
-    /// The output is no JSON.
+    /// The output is not JSON.
     #[error("the output of '{program}' is not JSON; smartctl 7.0 or newer is needed")]
     Malformed {
         /// The program.

@@ -24,7 +24,7 @@ pub enum Grade {
     /// No problem is known.
     #[default]
     Ok,
-    /// Nothing is known of it.
+    /// Its health is unknown.
     Unknown,
     /// It needs attention.
     Watch,
@@ -81,7 +81,7 @@ pub struct Placement<'a> {
     pub device: &'a str,
 }
 
-/// What a verdict is made from.
+/// The inputs of a verdict.
 #[derive(Clone, Debug)]
 pub struct Evidence<'a> {
     /// The drive as commands name it.
@@ -92,7 +92,7 @@ pub struct Evidence<'a> {
     pub unreadable: Option<&'a str>,
     /// The drive's place in a pool.
     pub place: Option<Placement<'a>>,
-    /// The counters of now: those of the report and those of the pool.
+    /// The present counters: those of the report and those of the pool.
     pub counters: &'a BTreeMap<Counter, u64>,
     /// The samples until now, and the notes.
     pub history: &'a History,

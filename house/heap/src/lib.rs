@@ -21,7 +21,7 @@ mod ffi {
     }
 }
 
-/// Returns the pages that hold nothing any more to the system: those of this thread and of threads that have ended.
+/// Returns unused pages to the system: those of this thread and of threads that have ended.
 pub fn return_free_memory() {
     ffi::mi_collect(true);
 }

@@ -1,16 +1,16 @@
-//! Measuring arrays: pools of the same drives in several layouts are made by our own engine, within
-//! this program, measured, and destroyed.
+//! Measures arrays: our own engine, within this program, creates pools of the same drives in several
+//! layouts, measures and destroys them.
 //!
 //! ```text
-//! drives   the drives: nobody uses them, and they hold nothing
-//! pool     a pool that is made of them, closed and opened again; session: while it is open
-//! place    a file system of it, to be measured by the same workloads as a folder
-//! turn     one layout's turn: make, measure, scrub, destroy
+//! drives   the drives: unused and empty
+//! pool     a pool of them, exported and imported; session: while it is imported
+//! filesystem     a file system of it, a target of the same workloads as a folder
+//! layout_runner  one layout: create, measure, scrub, destroy
 //! ```
 //!
-//! The layouts take turns, so that what changes meanwhile touches all alike. Before every read the
-//! pool is closed and opened again and its drives are taken out of memory, so that nothing is warm.
-//! When a turn ends, however it ends, the drives are empty.
+//! The layouts alternate, so that other load affects all equally. Before every read the pool is
+//! exported and imported and its drives are dropped from the page cache, so that no cache is warm.
+//! At the end of a layout, also after an error, the drives are empty.
 
 mod drives;
 mod filesystem;
@@ -50,13 +50,13 @@ pub enum DrivePart {
 /// A way to make a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// What people call it: `raidz2 6`.
+    /// Its name for a user: `raidz2 6`.
     pub name: String,
     /// Its top-level vdevs: how the drives of each stand together, and how many they are.
     pub vdevs: Vec<(VdevLayout, usize)>,
     /// log2 of its sector.
     pub ashift: u64,
-    /// What it gets of each drive.
+    /// The space that it uses of each drive.
     pub drive_part: DrivePart,
 }
 
@@ -66,7 +66,7 @@ impl Layout {
         self.vdevs.iter().map(|vdev| vdev.1).sum()
     }
 
-    /// The first drive whose loss its vdev bears.
+    /// The first drive; its vdev survives the loss.
     fn first_redundant_drive(&self) -> Option<usize> {
         let bears = |shape: VdevLayout, width: usize| match shape {
             VdevLayout::Single => false,
@@ -98,16 +98,16 @@ impl fmt::Display for Layout {
     }
 }
 
-/// What is wanted.
+/// The options.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The drives: devices, or files in their place.
     pub drives: Vec<PathBuf>,
-    /// Those that may hold something, which is lost: by path, or by the end of it.
+    /// Drives with data that may be lost: by path, or by the end of it.
     pub overwrite: Vec<String>,
     /// The layouts; each takes as many of the drives as it needs, from the first on.
     pub layouts: Vec<Layout>,
-    /// What is done to each pool, and how often.
+    /// The measurements of each pool, and their number.
     pub workload: path::Options,
     /// Properties of each pool's first file system.
     pub properties: Vec<(String, String)>,
@@ -121,7 +121,7 @@ pub struct ArrayBenchmark {
 }
 
 impl Options {
-    /// Looks at the drives, and refuses those that may not be overwritten.
+    /// Examines the drives, and refuses those that may not be overwritten.
     pub fn prepare(self, system: &System) -> Result<ArrayBenchmark, Error> {
         let mut drives: Vec<Arc<Drive>> = Vec::new();
         for path in &self.drives {
@@ -140,7 +140,7 @@ impl Options {
             return Err(Error::invalid_request(what));
         }
         if self.layouts.is_empty() {
-            return Err(Error::invalid_request("there is no layout that fits the drives"));
+            return Err(Error::invalid_request("no layout fits the drives"));
         }
         for layout in &self.layouts {
             let (wanted, given) = (layout.drive_count(), drives.len());
@@ -154,7 +154,7 @@ impl Options {
 }
 
 impl ArrayBenchmark {
-    /// What would be done, in sentences.
+    /// The plan, in sentences (dry run).
     pub fn describe_plan(&self) -> Vec<String> {
         let mut all: Vec<String> = (self.drives.iter())
             .map(|drive| {
@@ -228,8 +228,7 @@ impl ArrayBenchmark {
         Ok(records.into_iter().map(|record| BenchResult { seconds, ..record }).collect())
     }
 
-    /// Says how long the turns after that of the first number will take, now that a file's size is
-    /// known.
+    /// Reports how long the rounds after the first will take, now that a file's size is known.
     fn set_remaining(&self, number: usize, size: path::file_size::FileSize, course: &Progress<'_>) {
         let work = path::Options { runs: 1, ..self.options.workload.clone() };
         let turn = workload_runner::expected_duration(&work, size)

@@ -1,4 +1,4 @@
-//! A result: what was measured, on what, how, and what came out. This is what the JSON files hold.
+//! A result: the subject, the machine, the options and the figures. The JSON files hold this.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::statistics::Summary;
 /// The form that this version writes; others are refused.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// What was measured.
+/// The kind of the subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BenchKind {
@@ -53,7 +53,7 @@ impl BenchKind {
     }
 }
 
-/// What a measure's numbers are.
+/// The unit of a measure's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Unit {
     /// Bytes a second.
@@ -75,11 +75,11 @@ pub enum Unit {
 pub struct Measure {
     /// Names it for programs, the same in all results: `random-read-4k-q32`.
     pub id: String,
-    /// Names it for people.
+    /// Its name for a user.
     pub what: String,
-    /// What it is drawn with: `sequential`, `random reads`.
+    /// Its chart: `sequential`, `random reads`.
     pub group: String,
-    /// What its numbers are.
+    /// The unit of its numbers.
     pub unit: Unit,
     /// Every run, in their order.
     pub runs: Vec<f64>,
@@ -103,13 +103,13 @@ pub struct Measure {
 pub struct BenchResult {
     /// [`FORMAT_VERSION`].
     pub poolhouse_bench: u32,
-    /// What was measured.
+    /// The subject.
     pub kind: BenchKind,
-    /// What the user calls it; heads its column.
+    /// The user's label; the heading of its column.
     pub label: String,
-    /// What was measured, by name: the folder, the drives, the host.
+    /// The subject's name: the folder, the drives, the host.
     pub subject: String,
-    /// When it began, as RFC 3339 has it.
+    /// When it began, in RFC 3339 form.
     pub started: String,
     /// How long it took, seconds.
     pub seconds: f64,
@@ -123,29 +123,29 @@ pub struct BenchResult {
     pub versions: BTreeMap<String, String>,
     /// How it was measured.
     pub settings: Map<String, Value>,
-    /// What else is known of what was measured.
+    /// Further facts about the subject.
     pub facts: Map<String, Value>,
-    /// What was measured.
+    /// The measures.
     pub measures: Vec<Measure>,
-    /// What follows from it, in sentences.
+    /// The findings, in sentences.
     pub findings: Vec<String>,
-    /// What must be known to read it right.
+    /// Notes that the reader must know.
     pub notes: Vec<String>,
 }
 
-/// Why a text is no result.
+/// Why a text is not a result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// It is something else.
-    #[error("it is no result of `poolhouse bench`: {why}")]
+    #[error("it is not a result of `poolhouse bench`: {why}")]
     NotAResult {
-        /// What is wrong with it.
+        /// The error.
         why: String,
     },
     /// Another version wrote it.
     #[error("it has form {version} of results, and this version knows form {FORMAT_VERSION}")]
     UnsupportedVersion {
-        /// Its form.
+        /// The version of the format.
         version: u64,
     },
 }
@@ -166,7 +166,7 @@ impl BenchResult {
         let mut record: Self =
             serde_json::from_value(value).map_err(|error| foreign(error.to_string()))?;
         for measure in &mut record.measures {
-            // what is shown follows from the runs, whatever else the file says
+            // the shown figures are computed from the runs, not from the rest of the file
             measure.summary = Summary::from_runs(&measure.runs);
         }
         Ok(record)
@@ -222,7 +222,7 @@ impl Measure {
         }
     }
 
-    /// One with these runs, of which the shortest took so many seconds.
+    /// A result with these runs, of which the shortest took this many seconds.
     #[must_use]
     pub fn with_runs(mut self, runs: Vec<f64>, shortest_run: f64) -> Self {
         self.summary = Summary::from_runs(&runs);

@@ -1,8 +1,8 @@
-//! What was expected of an array against what was measured, and what limits it: the drives, a bus
-//! that they share, the processors, or the network.
+//! Compares the expected with the measured figures of an array, and names the limit: the drives, a
+//! bus that they share, the processors, or the network.
 //!
-//! Each of them allows so much; the least of them is what limits. Where the measured figure is far
-//! below even that, nothing that is known explains it, and that is said.
+//! Each of them has a maximum; the least one is the limit. If the measured figure is far
+//! below even that, no known limit explains it, and the report states that.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::bench_result::{BenchKind, BenchResult, Measure, Unit};
 use crate::formatting::{align_columns, format_value, percent};
 use crate::number::to_f64;
 
-/// What a plan expects; the figures of whoever plans.
+/// The expectations of a plan, from the planner.
 #[derive(Clone, Debug)]
 pub struct ExpectedRates {
     /// The layout, in words.
@@ -27,11 +27,11 @@ pub struct ExpectedRates {
     pub random_writes: f64,
     /// The block, bytes.
     pub block_size: u64,
-    /// The part of what is written to drives that is parity or copies.
+    /// The share of parity or copies in the written bytes.
     pub redundant_fraction: f64,
 }
 
-/// What may limit.
+/// A possible limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bottleneck {
@@ -45,7 +45,7 @@ pub enum Bottleneck {
     Processors,
     /// The processors or drives, with the work of parity.
     Parity,
-    /// Nothing that is known.
+    /// No known limit.
     Unknown,
 }
 
@@ -65,17 +65,17 @@ impl Bottleneck {
 /// One kind of work.
 #[derive(Clone, Debug, Serialize)]
 pub struct BottleneckRow {
-    /// What was done.
+    /// The workload.
     pub what: String,
-    /// What the figures are.
+    /// The unit of the figures.
     pub unit: Unit,
-    /// What the drives should give.
+    /// The expected figure of the drives.
     pub expected: f64,
-    /// What was measured.
+    /// The measured figure.
     pub measured: f64,
     /// The least that anything allows.
     pub allowed: f64,
-    /// What that is.
+    /// The limit's figure.
     pub limit: Bottleneck,
     /// In a sentence.
     pub sentence: String,
@@ -90,7 +90,7 @@ pub struct BottleneckReport {
     pub rows: Vec<BottleneckRow>,
 }
 
-/// What a result of drives says for a plan.
+/// The drive figures of a result, for a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DriveRates {
     /// Sequential reads of one drive in the mean of its zones and of all drives, bytes a second.
@@ -99,11 +99,11 @@ pub struct DriveRates {
     pub operations_per_second: f64,
 }
 
-/// From where on the measured figure is explained by what is allowed.
+/// The share of a limit from which it explains the measured figure.
 const EXPLAINED_FRACTION: f64 = 0.7;
 const CPU_BOUND_THRESHOLD: f64 = 0.9;
 
-/// What one of the drives of a result does.
+/// The figures of one drive of a result.
 pub fn drive_rates(disk: &BenchResult) -> Result<DriveRates, Error> {
     let no =
         |what: &str| Error::invalid_request(format!("'{}' has no {what} of drives", disk.label));
@@ -142,7 +142,7 @@ fn best_measure(record: &BenchResult, fits: impl Fn(&str) -> bool) -> Option<&Me
     of.filter(|measure| measure.summary.is_some()).max_by(|a, b| mean(a).total_cmp(&mean(b)))
 }
 
-/// Judges a measured folder or array; drives and network, if they were measured too, say more.
+/// Assesses a measured folder or array; results of drives and network refine it.
 pub fn find_bottlenecks(
     expected: &ExpectedRates,
     path: &BenchResult,
@@ -158,7 +158,7 @@ pub fn find_bottlenecks(
         if let Some(record) = record.filter(|record| !kinds.contains(&record.kind)) {
             let wanted: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
             let (found, wanted) = (record.kind.name(), wanted.join(" or "));
-            let what = format!("'{}' measures a {found}; a {wanted} is wanted", record.label);
+            let what = format!("'{}' measures a {found}; a {wanted} is expected", record.label);
             return Err(Error::invalid_request(what));
         }
     }
@@ -245,7 +245,7 @@ impl BottleneckInputs<'_> {
         })
     }
 
-    /// What the network carries, bytes a second: reads come from the other end.
+    /// The network's rate in bytes a second: reads come from the other end.
     fn network_rate(&self, work: Direction) -> Option<f64> {
         let way = if work == Direction::Read { "down-" } else { "up-" };
         let is_plain = |id: &str| id.starts_with(way) && !id.contains("buffer");
@@ -394,11 +394,11 @@ mod tests {
         assert!(drive_rates(&path_result(&[], 0.0)).is_err());
         assert!(
             find_bottlenecks(&EXPECTED(), &disk_result(), None, None).is_err(),
-            "drives are no folder"
+            "drives are not folders"
         );
         assert!(
             find_bottlenecks(&EXPECTED(), &path_result(&[], 0.0), None, None).is_err(),
-            "nothing to judge"
+            "nothing to compare"
         );
     }
 }

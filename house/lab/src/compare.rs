@@ -10,23 +10,23 @@ use crate::bench_result::{BenchResult, Unit};
 use crate::formatting::{align_columns, format_plus_minus, format_value, percent};
 use crate::statistics::{Change, Summary};
 
-/// Several results side by side; the first is what the others are compared with.
+/// Several results side by side; the first is the base of the comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// A column for each result.
     pub columns: Vec<Column>,
     /// A row for each thing that was measured.
     pub rows: Vec<Row>,
-    /// What else than the subject differs, in sentences: such results are not comparable.
+    /// Differences besides the subject, in sentences: such results are not comparable.
     pub warnings: Vec<String>,
 }
 
 /// One of the results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Column {
-    /// What the user calls it.
+    /// The user's label.
     pub label: String,
-    /// What was measured.
+    /// The subject.
     pub subject: String,
     /// When.
     pub started: String,
@@ -37,19 +37,19 @@ pub struct Column {
 /// One thing measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Its name for programs.
+    /// Its name in JSON.
     pub id: String,
-    /// Its name for people.
+    /// Its name for a user.
     pub what: String,
-    /// What it is drawn with.
+    /// Its chart.
     pub group: String,
-    /// What its figures are.
+    /// The unit of its figures.
     pub unit: Unit,
-    /// For each column what came out, if it was measured.
+    /// For each column the figures, if it was measured.
     pub cells: Vec<Option<Cell>>,
 }
 
-/// What came out in one result.
+/// The figures of one result.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Cell {
     /// The mean, and how sure it is.
@@ -105,7 +105,7 @@ fn build_cell(record: &BenchResult, first: &BenchResult, id: &str) -> Option<Cel
     Some(Cell { summary: measure.summary?, change })
 }
 
-/// The results' labels, told apart where two are alike.
+/// The results' labels, made distinct if two are equal.
 fn unique_labels(records: &[BenchResult]) -> Vec<String> {
     let alike = |label: &str| records.iter().filter(|other| other.label == label).count() > 1;
     let label = |(index, record): (usize, &BenchResult)| {
@@ -153,7 +153,7 @@ fn format_setting(name: &str, value: &Value) -> String {
 }
 
 impl Change {
-    /// In percent, with what it is worth: `+12 %`, `+1.2 % ~` within the noise, `?` not known.
+    /// In percent, with its significance: `+12 %`, `+1.2 % ~` within the noise, `?` not known.
     pub fn to_text(self) -> String {
         let mark = match self.is_noise {
             Some(false) => "",
@@ -165,9 +165,9 @@ impl Change {
     }
 }
 
-/// What the marks of [`Change::to_text`] mean.
+/// The legend of [`Change::to_text`].
 pub(crate) const CHANGE_LEGEND: &str =
-    "~ is within the noise (95 %); ? cannot be told, as there is one run only";
+    "~ is within the noise (95 %); ? is unknown with one run only";
 
 impl Comparison {
     /// For a terminal.

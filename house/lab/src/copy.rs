@@ -1,14 +1,14 @@
 //! Ways to copy: the same tree by each of them to each destination, in turns.
 //!
 //! ```text
-//! tree    what there is to copy, and what has arrived
-//! own     a copier of ours: several files at a time
-//! ways    it, and the programs that people use
-//! places  where copies go: folders, mounted shares, other machines by ssh
+//! tree           the source, and the copied part
+//! parallel_copy  our own copier: several files at a time
+//! copy_method    the copier, and common programs
+//! destination    folders, mounted shares, other machines by ssh
 //! ```
 //!
-//! Each run begins with nothing of the source in memory and counts until the copy is safe on its
-//! drives. What was copied is counted, compared with the source, and removed again.
+//! Each run begins without the source in memory and counts until the copy is safe on its
+//! drives. The copy is counted, compared with the source, and removed again.
 
 mod copy_method;
 mod destination;
@@ -36,7 +36,7 @@ pub use copy_method::CopyMethod;
 use destination::Destination;
 use tree::FileTree;
 
-/// What is wanted.
+/// The options.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The tree.
@@ -114,7 +114,7 @@ impl CopyBenchmark {
         self.options.time_limit = Some(limit);
     }
 
-    /// What would be done, in sentences.
+    /// The plan, in sentences (dry run).
     pub fn describe_plan(&self) -> Vec<String> {
         let FileTree { bytes, files, .. } = self.tree;
         let source = self.options.source.display();
@@ -173,7 +173,7 @@ impl CopyBenchmark {
         course: &Progress<'_>,
         system: &System,
     ) -> Result<bool, Error> {
-        // nobody knows how long a copy takes before the first is made
+        // the duration of a copy is unknown before the first
         let mut each = self.options.time_limit.unwrap_or(Duration::from_secs(10));
         let mut left = self.copy_count();
         for place in &self.destinations {
@@ -322,7 +322,7 @@ impl CopyBenchmark {
         }
         let short = measures.iter().any(|measure| measure.shortest_run < 2.0);
         all.extend((short && self.options.time_limit.is_none()).then(|| {
-            "The tree is copied in less than two seconds, which says little: take a larger one."
+            "The tree is copied in less than two seconds, which is too short for a reliable figure: use a larger one."
                 .to_owned()
         }));
         all.extend(run_quality::spread_finding(measures));
@@ -333,7 +333,9 @@ impl CopyBenchmark {
         let mut notes: Vec<String> =
             self.skipped.iter().map(|why| format!("Left out: {why}.")).collect();
         if self.options.time_limit.is_some() {
-            notes.push("Runs were ended before all was copied; what had arrived counts.".into());
+            notes.push(
+                "Runs were ended before the whole tree was copied; the copied part counts.".into(),
+            );
         }
         if self.options.methods.contains(&CopyMethod::BuiltIn) {
             notes.push(

@@ -1,8 +1,8 @@
 //! Measuring drives: each alone, from its outer to its inner end, and then all at once, so that a
 //! slow drive, a slow port, or a bus that they share shows itself.
 //!
-//! Drives are only read. A drive is written to if its name was typed for that, and only if nobody
-//! uses it and its first and last MiB are empty; these two are never written.
+//! Drives are only read. A drive is written only if its name was typed for that, it is
+//! unused, and its first and last MiB are empty; these two are never written.
 
 mod disk_runner;
 pub(crate) mod drive_checks;
@@ -22,12 +22,12 @@ use crate::tally::Tally;
 use crate::{Error, Machine, System, machine, run_quality};
 use drives::Drive;
 
-/// What is wanted.
+/// The options.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The drives: devices, or files in their place.
     pub drives: Vec<PathBuf>,
-    /// Those whose names were typed so that they may be overwritten, by path or by name.
+    /// Drives whose names were typed so that they may be overwritten, by path or by name.
     pub overwrite: Vec<String>,
     /// How often each place is measured.
     pub runs: usize,
@@ -45,7 +45,7 @@ pub struct DiskBenchmark {
 }
 
 impl Options {
-    /// Opens the drives, refusing those that may not be written to as is wished.
+    /// Opens the drives, and refuses those that may not be written as requested.
     pub fn prepare(self, system: &System) -> Result<DiskBenchmark, Error> {
         let mut drives = Vec::new();
         for path in &self.drives {
@@ -68,7 +68,7 @@ impl Options {
 }
 
 impl DiskBenchmark {
-    /// What would be done, in sentences.
+    /// The plan, in sentences (dry run).
     pub fn describe_plan(&self) -> Vec<String> {
         let mut all: Vec<String> = (self.drives.iter())
             .map(|drive| {

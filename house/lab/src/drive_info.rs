@@ -25,11 +25,11 @@ pub struct DriveInfo {
     pub physical_sector_bytes: Option<u64>,
     /// The controller: its address on the bus, as `0000:03:00.0`.
     pub controller: Option<String>,
-    /// How the controller is connected, as the kernel says: `2.5 GT/s PCIe x1`.
+    /// The controller's link, in the kernel's words: `2.5 GT/s PCIe x1`.
     pub controller_link: Option<String>,
-    /// What the controller's connection carries, bytes a second.
+    /// The rate of the controller's link, bytes a second.
     pub controller_bytes_per_second: Option<f64>,
-    /// The speed of the drive's own link, as the kernel says: `6.0 Gbps`.
+    /// The speed of the drive's own link, in the kernel's words: `6.0 Gbps`.
     pub link: Option<String>,
 }
 
@@ -121,7 +121,7 @@ fn is_hexadecimal(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// How a PCI device is connected: in words, and what it carries in bytes a second.
+/// A PCI device's link: in words, and its rate in bytes a second.
 fn pci_link(system: &System, address: &str) -> Option<(String, f64)> {
     let device = Path::new("sys/bus/pci/devices").join(address);
     let speed = system.read_text(device.join("current_link_speed"))?;

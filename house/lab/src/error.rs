@@ -8,35 +8,35 @@ use thiserror::Error;
 /// Why something cannot be measured.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// A file or folder that does not do what is asked of it.
+    /// A file or folder operation failed.
     #[error("{subject} cannot be {action}: {source}")]
     Io {
         /// Which.
         subject: String,
-        /// What was asked: `opened`, `read`.
+        /// The operation: `opened`, `read`.
         action: &'static str,
         /// Why not.
         source: io::Error,
     },
-    /// What would be overwritten holds something, or is in use.
+    /// The target has data, or is in use.
     #[error("'{subject}' is not written to: {why}")]
     Refused {
-        /// What.
+        /// The target.
         subject: String,
         /// Why not.
         why: String,
     },
-    /// Too little room.
-    #[error("{subject} has {available} free, and {needed} are wanted: ask for less with --size")]
+    /// Too little free space.
+    #[error("{subject} has {available} free, and {needed} are needed: request less with --size")]
     NoSpace {
         /// Where.
         subject: String,
-        /// What is free, for people.
+        /// The free space, formatted.
         available: String,
-        /// What is wanted, for people.
+        /// The needed space, formatted.
         needed: String,
     },
-    /// What is asked cannot be.
+    /// The request is invalid.
     #[error("{message}")]
     InvalidRequest {
         /// Why not.
@@ -53,7 +53,7 @@ pub enum Error {
     Peer {
         /// Its name or address.
         peer: String,
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
     /// A program that copies.
@@ -61,7 +61,7 @@ pub enum Error {
     Program {
         /// Which.
         program: String,
-        /// What it said.
+        /// Its output.
         why: String,
     },
 }
@@ -73,7 +73,7 @@ impl Error {
         move |source| Self::Io { subject, action, source }
     }
 
-    /// What was asked cannot be.
+    /// The request is invalid.
     pub(crate) fn invalid_request(what: impl Into<String>) -> Self {
         Self::InvalidRequest { message: what.into() }
     }

@@ -1,4 +1,4 @@
-//! Figures as people read them, and one result as a table for a terminal.
+//! Formats figures, and prints one result as a table for a terminal.
 
 use std::fmt::Write as _;
 

@@ -15,7 +15,7 @@ pub(crate) struct Histogram {
     longest: Duration,
 }
 
-/// What people ask of it; milliseconds.
+/// The usual percentiles; milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(clippy::struct_field_names, reason = "programs read the unit in the name")]
 pub struct Latency {
@@ -53,7 +53,7 @@ impl Histogram {
         self.longest = self.longest.max(other.longest);
     }
 
-    /// What people ask; none if nothing was counted.
+    /// The usual percentiles; none if nothing was counted.
     pub(crate) fn latency(&self) -> Option<Latency> {
         let all: u64 = self.counts.iter().sum();
         (all > 0).then(|| Latency {
@@ -64,7 +64,7 @@ impl Histogram {
         })
     }
 
-    /// What so many of a thousand took at most.
+    /// The most that this many of a thousand took.
     fn quantile_ms(&self, all: u64, thousandths: u64) -> f64 {
         let wanted = (u128::from(all) * u128::from(thousandths)).div_ceil(1000);
         let mut seen = 0_u128;

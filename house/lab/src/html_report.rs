@@ -75,7 +75,7 @@ fn add_result(page: &mut Page, record: &BenchResult) {
     page.add_section("How it was measured", "");
     page.add_list(condition_lines(record));
     if !record.notes.is_empty() {
-        page.add_section("What must be known", "");
+        page.add_section("Notes", "");
         page.add_list(&record.notes);
     }
 }

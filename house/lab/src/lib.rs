@@ -1,28 +1,27 @@
-//! Measures file systems, drives, networks and ways to copy, and compares what came out.
+//! Measures file systems, drives, networks and ways to copy, and compares the results.
 //!
 //! ```text
-//! file        what is in it
-//! path        a folder: any file system or mount
-//! array       drives in several layouts
-//! disk        drives, alone and together
-//! copy        ways to copy
-//! net         the network between two machines
-//! workload    what is done to it, under names that all results share
-//! store       what can be measured by the workloads; folder: a folder as such a place
-//! timed       one run on something with bytes
-//! content     data that nothing can compress or find twice
-//! tally       runs as they come in
-//! statistics  mean, confidence, and change against noise
-//! histogram   how long operations took
-//! course      progress, time left, stopping
-//! record      a result, as it is kept
-//! compare     results side by side; page, plot, present: as a page, as pictures, as text
-//! verdict     what follows from figures, in sentences; bottleneck: against what was planned
-//! machine, drive, mount, system   what the kernel knows of what is measured
+//! path          measures a folder: any file system or mount
+//! array         measures drives in several layouts
+//! disk          measures drives, alone and together
+//! copy          measures ways to copy
+//! net           measures the network between two machines
+//! workload      the operations, under names that all results share
+//! target        the interface of measured objects; scratch_dir: a folder as a target
+//! timed_run     one run on a target with bytes
+//! test_data     data that cannot be compressed or deduplicated
+//! tally         the runs so far
+//! statistics    mean, confidence, and significance
+//! histogram     latencies
+//! progress      progress, time left, stopping
+//! bench_result  a result, as it is stored
+//! compare       results side by side; html_report, plot, formatting: as a page, as pictures, as text
+//! run_quality   findings from figures, in sentences; bottleneck: compared with a plan
+//! machine, drive_info, mount, system   the kernel's facts about the subject
 //! ```
 //!
-//! What users fall for is impossible unless they ask for it: data that can be compressed, reads that
-//! caches answer, runs that are too short, a single run.
+//! The usual mistakes need an explicit request: compressible data, reads from caches, runs that are
+//! too short, a single run.
 #![forbid(unsafe_code)]
 
 pub mod array;

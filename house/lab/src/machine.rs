@@ -55,7 +55,7 @@ impl Machine {
     }
 }
 
-/// Versions of what takes part in the kernel.
+/// Versions of the kernel's modules that matter.
 pub(crate) fn software_versions(system: &System) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     all.insert("poolhouse".to_owned(), env!("CARGO_PKG_VERSION").to_owned());

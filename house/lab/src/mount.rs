@@ -15,7 +15,7 @@ pub struct Mount {
     pub point: PathBuf,
     /// Its kind: `ext4`, `zfs`, `nfs4`.
     pub kind: String,
-    /// What is mounted: a device, a dataset, a share.
+    /// The mounted source: a device, a dataset, a share.
     pub source: String,
     /// Its options.
     pub options: String,
@@ -53,8 +53,8 @@ impl Mount {
         })
     }
 
-    /// Who else keeps what is read in memory, though this machine is asked not to; none where
-    /// direct reads come from the drives.
+    /// The other layer that caches reads despite direct I/O; none if direct reads come from the
+    /// drives.
     pub fn external_cache(&self) -> Option<&'static str> {
         match self.kind.as_str() {
             "zfs" => Some("ZFS, whose cache direct reads may pass through"),

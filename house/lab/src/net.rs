@@ -1,12 +1,12 @@
-//! Measuring the network between two machines: one listens, the other asks.
+//! Measures the network between two machines: a server and a client.
 //!
 //! ```text
-//! wire    the words that the two ends exchange
-//! listen  the end that does what it is asked
-//! talk    the end that asks: one stream, several, both ways, fixed buffers, latency
-//! flow    sending and receiving as fast as it goes
-//! link    which interface leads to an address, and what it can do
-//! says    what follows: the part of the link that is reached, and what is worth changing
+//! protocol  the messages of the two ends
+//! server    the end that handles requests
+//! client    the end that measures: one stream, several, both directions, fixed buffers, latency
+//! transfer  sends and receives at full speed
+//! link      the interface that leads to an address, and its speed
+//! findings  the used part of the link, and worthwhile changes
 //! ```
 
 mod client;
@@ -29,10 +29,10 @@ use crate::{Error, Machine, System, machine, run_quality};
 
 pub use server::Listener;
 
-/// The port where nobody says another.
+/// The default port.
 pub const DEFAULT_PORT: u16 = 7476;
 
-/// What is wanted.
+/// The options.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The other end: a name or an address, with a port if it is not the usual one.
@@ -48,7 +48,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What would be done, in sentences.
+    /// The plan, in sentences (dry run).
     pub fn describe_plan(&self) -> Vec<String> {
         vec![format!(
             "TCP streams to and from '{}': one, {}, both ways at once, {} sizes of socket buffers, \

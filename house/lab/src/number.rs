@@ -1,4 +1,4 @@
-//! Counts as floating numbers and back, where rounding is no harm.
+//! Converts counts to floating numbers and back, where rounding is harmless.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(crate) fn to_u64(number: f64) -> u64 {
     }
 }
 
-/// So many in a time; 0 where there was none.
+/// A count per time; 0 if there was none.
 pub(crate) fn per_second(count: u64, time: Duration) -> f64 {
     let seconds = time.as_secs_f64();
     if seconds > 0.0 { to_f64(count) / seconds } else { 0.0 }

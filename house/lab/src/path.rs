@@ -23,7 +23,7 @@ use crate::tally::Tally;
 use crate::workload::{FileWorkload, StreamWorkload};
 use crate::{Error, Machine, System, machine, run_quality};
 
-/// What is wanted.
+/// The options.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How often each workload is run.
@@ -32,7 +32,7 @@ pub struct Options {
     pub run_time: Duration,
     /// Bytes of the file; none: as many as are written in that time, and 4 GiB at least.
     pub size: Option<u64>,
-    /// Bytes of the file at least, if nobody says how many.
+    /// The default minimum of the file's size, in bytes.
     pub min_size: u64,
     /// Zeros instead of data that cannot be compressed.
     pub use_zeros: bool,
@@ -40,20 +40,20 @@ pub struct Options {
     pub buffered: bool,
     /// Empty the machine's caches of names and attributes before small files; only root may.
     pub drop_caches: bool,
-    /// What is done to the large file.
+    /// The operations on the large file.
     pub streams: Vec<StreamWorkload>,
-    /// What is done to small files.
+    /// The operations on small files.
     pub files: Vec<FileWorkload>,
     /// How many small files at most.
     pub max_files: usize,
 }
 
-/// What heads a result: what only the caller knows.
+/// The heading of a result, from the caller.
 #[derive(Clone, Debug)]
 pub struct Heading {
-    /// What the user calls it.
+    /// The user's label.
     pub label: String,
-    /// The time, as RFC 3339 has it.
+    /// The time, in RFC 3339 form.
     pub started: String,
 }
 
@@ -70,7 +70,7 @@ impl Options {
         if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
             let known = known.join(", ");
             return Err(Error::invalid_request(format!(
-                "there is no workload '{unknown}'; there are: {known}"
+                "workload '{unknown}' does not exist; choose from: {known}"
             )));
         }
         self.streams.retain(|stream| names.contains(&stream.id()));
@@ -78,14 +78,14 @@ impl Options {
         Ok(())
     }
 
-    /// What would be done in `dir`, in sentences, without doing it.
+    /// The plan for `dir`, in sentences (dry run).
     pub fn describe_plan(&self, dir: &Path, system: &System) -> Result<Vec<String>, Error> {
         let mount = find_mount(dir, system)?;
         let scratch = crate::scratch_dir::scratch_path(dir);
         let size = match self.size {
             Some(size) => format!("a file of {}", human_bytes(size)),
             None => format!(
-                "a file of {} or what can be written in {:.0} s, if that is more",
+                "a file of {}, or as large as {:.0} s of writing if that is more",
                 human_bytes(self.min_size),
                 self.run_time.as_secs_f64()
             ),
@@ -137,7 +137,7 @@ impl Options {
 fn find_mount(dir: &Path, system: &System) -> Result<Mount, Error> {
     let facts = std::fs::metadata(dir).map_err(Error::io(dir, "looked at"))?;
     if !facts.is_dir() {
-        return Err(Error::invalid_request(format!("'{}' is no folder", dir.display())));
+        return Err(Error::invalid_request(format!("'{}' is not a folder", dir.display())));
     }
     Ok(Mount::find(system, dir).unwrap_or_default())
 }

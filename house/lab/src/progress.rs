@@ -3,15 +3,15 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Who looks on while it is measured.
+/// An observer of a measurement.
 pub trait Observer: Sync {
-    /// Whether the work should come to an end.
+    /// Whether the work should stop.
     fn is_cancelled(&self) -> bool;
     /// A step begins that will take about `takes`; `done` of `all` has passed by the plan.
     fn step_started(&self, step: &str, takes: Duration, done: Duration, all: Duration);
 }
 
-/// Nobody looks on.
+/// No observer.
 #[derive(Clone, Copy, Debug)]
 pub struct NoObserver;
 
@@ -31,18 +31,18 @@ pub struct Progress<'a> {
 #[derive(Clone, Copy, Default)]
 struct Schedule {
     elapsed: Duration,
-    /// What the step takes that is under way.
+    /// The duration of the running step.
     current_step: Duration,
     total: Duration,
 }
 
 impl<'a> Progress<'a> {
-    /// A course that somebody watches.
+    /// A course with an observer.
     pub fn new(observer: &'a dyn Observer) -> Self {
         Self { observer, schedule: Mutex::default() }
     }
 
-    /// So much time will be needed from now on, the step under way not counted.
+    /// Sets the time still needed, without the running step.
     pub fn set_remaining(&self, left: Duration) {
         let mut plan = self.lock_schedule();
         plan.total = plan.elapsed + plan.current_step + left;

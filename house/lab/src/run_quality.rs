@@ -1,4 +1,4 @@
-//! What follows from figures, in sentences that name the number.
+//! Findings from figures, in sentences that name the number.
 
 use crate::System;
 use crate::bench_result::Measure;
@@ -8,14 +8,14 @@ use crate::machine::CpuTimes;
 const CPU_BOUND_THRESHOLD: f64 = 0.9;
 /// From where on runs differ too much to be believed.
 const MAX_SPREAD: f64 = 0.25;
-/// From where on a cache had a say.
+/// The rate from which a cache must have served reads.
 const MAX_CACHED_FRACTION: f64 = 0.02;
 
 /// Names that one sentence has at most.
 const MAX_LISTED_NAMES: usize = 4;
 /// Part of the processors that may be busy before anything is measured.
 const MAX_BACKGROUND_LOAD: f64 = 0.25;
-/// How long is looked whether the machine is quiet.
+/// How long the machine's load is sampled before.
 const LOAD_SAMPLE_TIME: std::time::Duration = std::time::Duration::from_millis(300);
 
 /// The part of the processors that is busy though nothing is measured yet.
@@ -36,8 +36,8 @@ pub(crate) fn background_load_finding(before: Option<f64>) -> Option<String> {
     })
 }
 
-/// What follows from the measures of a folder; `before` is the part of the processors that was
-/// busy before anything was measured.
+/// Findings from the measures of a folder; `before` is the processor load before the
+/// measurement.
 pub(crate) fn path_findings(measures: &[Measure], before: Option<f64>) -> Vec<String> {
     let first = background_load_finding(before).or_else(|| cpu_bound_finding(measures));
     let mut all: Vec<String> = first.into_iter().collect();
@@ -68,7 +68,7 @@ fn cache_findings(measures: &[Measure]) -> impl Iterator<Item = String> {
     })
 }
 
-/// Names measures whose runs say little.
+/// Names measures whose runs are unreliable.
 pub(crate) fn spread_finding(measures: &[Measure]) -> Option<String> {
     let wide: Vec<String> = (measures.iter())
         .filter_map(|measure| {

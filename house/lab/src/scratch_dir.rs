@@ -17,7 +17,7 @@ use crate::Error;
 use crate::target::{BlockTarget, FileTarget};
 use crate::test_data::{ALIGNMENT, AlignedBuffer};
 
-/// What the folder's name begins with; the process's number follows.
+/// The prefix of the folder's name; the process's number follows.
 const DIR_NAME_PREFIX: &str = "poolhouse-bench-";
 /// Places of a file at which is looked whether they are in memory.
 const CACHE_SAMPLES: u64 = 64;
@@ -34,7 +34,7 @@ pub(crate) fn scratch_path(dir: &Path) -> PathBuf {
     dir.join(format!("{DIR_NAME_PREFIX}{}", std::process::id()))
 }
 
-/// What earlier measurements left in `dir` because they were killed.
+/// The leftovers in `dir` of earlier measurements that were killed.
 pub fn leftover_dirs(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| {
@@ -66,7 +66,7 @@ impl ScratchDir {
     /// Bytes that may still be written.
     pub(crate) fn free_bytes(&self) -> Result<u64, Error> {
         let facts = rustix::fs::statvfs(&self.root)
-            .map_err(|error| Error::io(&self.root, "asked for its free space")(error.into()))?;
+            .map_err(|error| Error::io(&self.root, "examined for free space")(error.into()))?;
         Ok(facts.f_bavail.saturating_mul(facts.f_frsize))
     }
 
@@ -78,7 +78,7 @@ impl ScratchDir {
             file.write_all_at(page.as_mut(), 0)?;
             file.read_exact_at(page.as_mut(), 0)
         });
-        // what is not removed here goes with the folder
+        // files that remain here are removed with the folder
         let _ = fs::remove_file(&path);
         tried.is_ok()
     }
@@ -90,7 +90,7 @@ impl ScratchDir {
 
 impl Drop for ScratchDir {
     fn drop(&mut self) {
-        // nobody is left to be told; the next measurement here names what is left over
+        // no caller is left for the error; the next measurement here names the leftover files
         let _ = fs::remove_dir_all(&self.root);
     }
 }
@@ -159,11 +159,11 @@ impl FileTarget for ScratchDir {
 
 /// Drops a file's content from memory, as far as it is written out.
 pub(crate) fn drop_page_cache(file: &File) {
-    // only an advice: who cannot take it is found out by looking
+    // only an advice: the check afterwards shows whether it worked
     let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
 }
 
-/// The part of a file of `size` bytes that is in memory; none if the file system does not say.
+/// The cached part of a file of `size` bytes; none if the file system does not report it.
 pub(crate) fn cached_fraction(file: &File, size: u64) -> Option<f64> {
     let samples = CACHE_SAMPLES.min(size / ALIGNMENT as u64);
     // one page at a time, or looking would fetch more

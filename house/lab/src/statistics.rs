@@ -1,4 +1,4 @@
-//! What a few runs say: mean, confidence, and whether two differ by more than chance.
+//! Statistics of a few runs: mean, confidence, and whether two differ significantly.
 //!
 //! Runs are few, so that Student's distribution is the right one: the half-width of the interval
 //! that holds the true mean with 95 %, and Welch's test for two measures.
@@ -40,17 +40,17 @@ impl Summary {
     }
 }
 
-/// What two measures say of each other.
+/// The comparison of two measures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Change {
     /// The second's mean less the first's, as a part of the first's.
     pub part: f64,
-    /// Whether chance alone explains it (at 95 %); none if there are too few runs to tell.
+    /// Whether chance alone explains the difference (at 95 %); none if there are too few runs.
     pub is_noise: Option<bool>,
 }
 
 impl Change {
-    /// From the runs of one measure to those of another; none where there is nothing to compare.
+    /// From the runs of one measure to those of another; none if one has no runs.
     pub fn between(before: &[f64], after: &[f64]) -> Option<Self> {
         let (first, second) = (Moments::from_runs(before)?, Moments::from_runs(after)?);
         if first.mean <= 0.0 {
@@ -94,7 +94,7 @@ fn is_noise(a: Moments, b: Moments) -> bool {
     apart / both.sqrt() < t_quantile(freedom)
 }
 
-/// The 97.5 % quantile for so many degrees of freedom, between the table's rows along a line.
+/// The 97.5 % quantile for these degrees of freedom, interpolated between the table's rows.
 fn t_quantile(freedom: f64) -> f64 {
     let row = |at: f64| {
         #[expect(

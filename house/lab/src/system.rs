@@ -15,7 +15,7 @@ impl Default for System {
 }
 
 impl System {
-    /// A system whose files lie below `root`.
+    /// A system whose files are below `root`.
     pub fn with_root(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
@@ -25,7 +25,7 @@ impl System {
         self.root.join(path)
     }
 
-    /// A file's text without white space at its ends; none if there is no such file.
+    /// A file's text without white space at its ends; none if the file does not exist.
     pub fn read_text(&self, path: impl AsRef<Path>) -> Option<String> {
         let text = std::fs::read_to_string(self.path(path)).ok()?;
         Some(text.trim().to_owned())
@@ -36,7 +36,7 @@ impl System {
         self.read_text(path)?.parse().ok()
     }
 
-    /// The names in a folder, sorted; none if there is no such folder.
+    /// The names in a folder, sorted; none if the folder does not exist.
     pub fn list_dir(&self, path: impl AsRef<Path>) -> Vec<String> {
         let entries = std::fs::read_dir(self.path(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> =
@@ -45,7 +45,7 @@ impl System {
         names
     }
 
-    /// Where a link leads, without what lies above the root.
+    /// The target of a link, without the path above the root.
     pub fn resolve_link(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
         let root = self.root.canonicalize().ok()?;
         let full = self.path(path).canonicalize().ok()?;

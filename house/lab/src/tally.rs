@@ -1,5 +1,5 @@
-//! Runs as they come in, kept by what was measured; what of them is there makes a result at any
-//! time, also if the work is interrupted.
+//! Collects runs by measure. Their results are available at any time, also if the work is
+//! interrupted.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::timed_run::RunResult;
 #[derive(Default)]
 pub(crate) struct Tally(Vec<Entry>);
 
-/// What is measured.
+/// The measures.
 pub(crate) struct MeasureName {
     pub(crate) id: String,
     pub(crate) title: String,
@@ -76,7 +76,7 @@ impl Tally {
         &mut self.0[index]
     }
 
-    /// What came out so far.
+    /// The results so far.
     pub(crate) fn into_measures(self) -> Vec<Measure> {
         self.0.into_iter().map(Entry::into_measure).collect()
     }

@@ -1,23 +1,23 @@
-//! What can be measured by the workloads: something with bytes, and something with files.
+//! The targets of workloads: objects with bytes, and objects with files.
 //!
-//! A folder of any file system is one such place. Whatever else has files and bytes becomes
-//! measurable with the same workloads by these two traits.
+//! A folder of any file system is such a target. Anything else becomes a target of the same
+//! workloads by implementing these two traits.
 
 use crate::Error;
 
 /// Something with bytes at offsets: a file, a drive, a volume.
 pub(crate) trait BlockTarget: Sync {
-    /// Fills `into` with what stands at `at`.
+    /// Reads bytes at `at` into `into`.
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Error>;
     /// Writes `from` to `at`.
     fn write(&self, at: u64, from: &[u8]) -> Result<(), Error>;
     /// Waits until all that was written is safe.
     fn sync(&self) -> Result<(), Error>;
-    /// The same, for who asks after every write.
+    /// The same, for a caller that syncs after every write.
     fn fsync(&self) -> Result<(), Error> {
         self.sync()
     }
-    /// Takes its bytes out of memory. Says which part still is there, if that can be known.
+    /// Drops its bytes from memory. Returns the part that is still cached, if known.
     fn drop_cache(&self) -> Result<Option<f64>, Error>;
 }
 
@@ -33,7 +33,7 @@ pub(crate) trait FileTarget: Sync {
     fn read_file(&self, name: &str, into: &mut [u8]) -> Result<(), Error>;
     /// Takes the content of files out of memory.
     fn drop_file_caches(&self, names: &[String]) -> Result<(), Error>;
-    /// Whether that takes what is known of the files out of memory as well.
+    /// Whether that drops the files' metadata from memory as well.
     fn can_drop_attributes(&self) -> bool {
         false
     }

@@ -1,15 +1,15 @@
-//! What is written: data that nothing can compress or find twice, or zeros.
+//! The written data: incompressible and without duplicates, or zeros.
 //!
-//! Each writer has its own random bytes, made once. Before every write each 4 KiB of them get eight
-//! fresh ones, so that no two are alike to a file system that looks for copies (none looks at less),
-//! and what lies near each other comes from different places, so that there is nothing to compress.
+//! Each writer has its own random bytes, generated once. Before every write each 4 KiB of them get
+//! eight fresh bytes, so that no block is a duplicate (no deduplication uses smaller blocks).
+//! Adjacent bytes come from different places, so that nothing can be compressed.
 //!
-//! A drive of 2 GB/s is near what memory itself gives, and the measure must not be the memory's: with
-//! fresh bytes in every sector, and 32 MiB of them that no processor's cache holds, writing 1 MiB at a
-//! time came out a third lower. So long blocks are taken of three blocks' length of bytes. Only who
-//! compresses more than that at once could find them again.
+//! A drive of 2 GB/s is near the speed of memory, and the measurement must not be limited by
+//! memory. With fresh bytes in every sector, and 32 MiB of them in no processor cache, writing 1
+//! MiB at a time was a third slower. So long blocks repeat three blocks' length of bytes. Only a
+//! compressor with a larger window could find the repetition.
 
-/// What buffers of direct I/O are aligned to.
+/// The alignment of direct I/O buffers.
 pub(crate) const ALIGNMENT: usize = 4096;
 /// Random bytes of all writers of short blocks together, and of one at least.
 const TOTAL_BUFFER_SIZE: usize = 8 << 20;
@@ -23,7 +23,7 @@ const LONG_BLOCK_COUNT: usize = 3;
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// By a seed; those of seeds that are near each other have nothing in common.
+    /// From a seed; near seeds give unrelated data.
     pub(crate) fn new(seed: u64) -> Self {
         let mut near = Self(seed);
         Self(near.next_u64())
@@ -54,7 +54,7 @@ pub(crate) struct AlignedBuffer {
 }
 
 impl AlignedBuffer {
-    /// So many zeros.
+    /// This many zeros.
     pub(crate) fn new(length: usize) -> Self {
         let bytes = vec![0; length + ALIGNMENT];
         let start = bytes.as_ptr().align_offset(ALIGNMENT);

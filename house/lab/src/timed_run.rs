@@ -1,8 +1,8 @@
 //! One timed run on something with bytes: threads, each with one operation at a time, until the
 //! time is over or the end is reached.
 //!
-//! So many threads are the queue depth: it needs nothing of the kernel but `pread` and `pwrite`, and
-//! does on every file system what programs do. Writing counts until all is safe.
+//! The number of threads is the queue depth: this needs only `pread` and `pwrite`, and does
+//! on every file system what programs do. Writes count until they are durable.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -16,7 +16,7 @@ use crate::target::BlockTarget;
 use crate::test_data::{AlignedBuffer, Random, TestData};
 use crate::{Error, System};
 
-/// What the operations do.
+/// The operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Read,
@@ -34,7 +34,7 @@ pub(crate) enum Order {
     Random,
 }
 
-/// What to do.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) operation: Operation,
@@ -51,7 +51,7 @@ pub(crate) struct Task {
     pub(crate) seed: u64,
 }
 
-/// What came out.
+/// The result.
 #[derive(Clone, Debug)]
 pub(crate) struct RunResult {
     pub(crate) operations: u64,
@@ -61,13 +61,13 @@ pub(crate) struct RunResult {
     pub(crate) cpu_busy: Option<f64>,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct SharedState<'a> {
     target: &'a dyn BlockTarget,
     task: &'a Task,
     course: &'a Progress<'a>,
     start: Barrier,
-    /// Operations given out so far, of those that go once from the begin to the end.
+    /// Operations assigned so far, of those that go once from the start to the end.
     next_slot: AtomicU64,
     completed: AtomicU64,
     stop: AtomicBool,
@@ -89,9 +89,7 @@ impl Task {
         system: &System,
     ) -> Result<Option<RunResult>, Error> {
         if self.block_count() == 0 || self.queue_depth == 0 {
-            return Err(Error::invalid_request(
-                "there is no room for a single block: ask for a larger size",
-            ));
+            return Err(Error::invalid_request("not even one block fits: use a larger size"));
         }
         let shared = SharedState {
             target: blocks,
@@ -174,7 +172,7 @@ impl SharedState<'_> {
     }
 }
 
-/// What one thread needs.
+/// The state of one thread.
 struct Worker {
     random: Random,
     read_buffer: AlignedBuffer,

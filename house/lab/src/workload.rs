@@ -1,4 +1,4 @@
-//! The workloads: what is done to a place, under names that all results share.
+//! The workloads, under names that all results share.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ const KIB: u64 = 1024;
 /// A workload on the bytes of one large file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamWorkload {
-    /// What is done.
+    /// The kind of operation.
     pub verb: StreamKind,
     /// Bytes of an operation.
     pub block: u64,
@@ -22,7 +22,7 @@ pub struct StreamWorkload {
     pub depth: usize,
 }
 
-/// What is done to a large file.
+/// An operation on a large file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StreamKind {
@@ -75,7 +75,7 @@ impl StreamWorkload {
         format!("{verb}-{}-q{}", units::human_bytes(self.block).to_lowercase(), self.depth)
     }
 
-    /// Its name for people.
+    /// Its name for a user.
     pub fn title(&self) -> String {
         let verb = match self.verb {
             StreamKind::Write => "sequential write",
@@ -92,7 +92,7 @@ impl StreamWorkload {
         }
     }
 
-    /// What it is drawn with.
+    /// Its chart.
     pub fn group(&self) -> &'static str {
         match self.verb {
             StreamKind::Write | StreamKind::Read | StreamKind::Rewrite => "sequential",
@@ -101,7 +101,7 @@ impl StreamWorkload {
         }
     }
 
-    /// What its figures are.
+    /// The unit of its figures.
     pub fn unit(&self) -> Unit {
         match self.verb.access_order() {
             Order::Sequential => Unit::BytesPerSecond,
@@ -115,7 +115,7 @@ impl StreamWorkload {
 pub enum FileWorkload {
     /// They are made.
     Create,
-    /// Their attributes are asked for.
+    /// Reads of their attributes.
     Stat,
     /// They are read.
     Read,
@@ -137,7 +137,7 @@ impl FileWorkload {
         }
     }
 
-    /// Its name for people.
+    /// Its name for a user.
     pub fn title(self) -> &'static str {
         match self {
             Self::Create => "files of 4K created",
@@ -148,8 +148,8 @@ impl FileWorkload {
     }
 }
 
-/// The streams that are measured where nobody asks for others, in their order: a new file, reading
-/// it before anything is written over it, then writing over it.
+/// The default streams in their order: a new file, reading it before anything is overwritten, then
+/// overwriting it.
 pub fn default_streams() -> Vec<StreamWorkload> {
     use StreamKind::{RandomRead, RandomWrite, Read, Rewrite, SyncWrite, Write};
     let small = [4 * KIB, 16 * KIB, 128 * KIB];

@@ -18,7 +18,7 @@ pub struct Bar {
     pub series: usize,
     /// How long it is.
     pub value: f64,
-    /// Half the width of what is uncertain.
+    /// Half the width of the uncertainty.
     pub plus_minus: f64,
     /// The figure in words.
     pub label: String,
@@ -27,18 +27,18 @@ pub struct Bar {
 /// Bars that belong together, under a name.
 #[derive(Clone, Debug)]
 pub struct BarGroup {
-    /// What they show.
+    /// Their meaning.
     pub name: String,
     /// One for each series that has it.
     pub bars: Vec<Bar>,
 }
 
-/// What bars are measured by.
+/// The scale of bars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// All by the longest of all.
     Common,
-    /// Those under one name by the longest of them.
+    /// Those under one name relative to the longest of them.
     PerGroup,
 }
 
@@ -49,7 +49,7 @@ const BAR_HEIGHT: f64 = 11.0;
 const GROUP_GAP: f64 = 8.0;
 /// Size of letters.
 const FONT_SIZE: f64 = 12.0;
-/// The words of a figure take so much at the right.
+/// The width of a figure's text at the right.
 const LABEL_WIDTH: f64 = 110.0;
 
 /// Draws bars; the series' names head them, if there are several.

@@ -1,14 +1,14 @@
-//! Pictures and pages in SVG and HTML, which stand by themselves.
+//! Pictures and pages in SVG and HTML, without other files.
 //!
 //! ```text
-//! chart    bars and traces of measured figures
-//! letters  words cut to the room there is
-//! svg      marks and words, in the colours of light and dark
-//! page     a page around them: title, sections, tables
+//! chart       bars and traces of measured figures
+//! text_width  text cut to a width
+//! svg         marks and text, for light and dark screens
+//! page        a page around them: title, sections, tables
 //! ```
 //!
-//! Nothing is fetched, and no script runs. Pictures are 400 units wide, so that their words can be
-//! read on a phone; colours are classes, which one style gives for all pictures of a page.
+//! Pages fetch nothing and run no script. Pictures are 400 units wide, so that their text can be
+//! read on a phone; colours are classes, which one style sheet defines for all pictures of a page.
 #![forbid(unsafe_code)]
 
 pub mod chart;

@@ -26,7 +26,7 @@ th:first-child, td:first-child { text-align: left; white-space: normal; min-widt
 tr.best td:first-child { font-weight: 600; }
 ";
 
-/// A page in the making.
+/// A page under construction.
 #[derive(Clone, Debug)]
 pub struct Page {
     html: String,
@@ -46,7 +46,7 @@ impl Page {
         }
     }
 
-    /// A section begins, with what is to be known of it; nothing where that is empty.
+    /// Begins a section with an explanation, which may be empty.
     pub fn add_section(&mut self, title: &str, words: &str) {
         let _ = writeln!(self.html, "<h2>{}</h2>", escape(title));
         if !words.is_empty() {
@@ -101,7 +101,7 @@ impl Page {
         self.html.push_str(&svg.to_inline());
     }
 
-    /// Pictures side by side, as many as find room.
+    /// Pictures side by side, as many as fit.
     pub fn add_pictures<'a>(&mut self, svgs: impl IntoIterator<Item = &'a Svg>) {
         self.html.push_str("<div class=\"maps\">\n");
         for svg in svgs {
@@ -110,7 +110,7 @@ impl Page {
         self.html.push_str("</div>\n");
     }
 
-    /// Sections side by side, where there is room; `fill` gets the number of each.
+    /// Sections side by side, if they fit; `fill` gets the number of each.
     pub fn add_columns(&mut self, count: usize, mut fill: impl FnMut(&mut Self, usize)) {
         self.html.push_str("<div class=\"pair\">\n");
         for index in 0..count {
@@ -128,7 +128,7 @@ impl Page {
     }
 }
 
-/// A table in the making: words in the first column, numbers in the others.
+/// A table under construction: words in the first column, numbers in the others.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     header: Vec<String>,

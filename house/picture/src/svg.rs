@@ -30,7 +30,7 @@ svg .trace.spare { stroke: var(--spare); } svg .trace.tails { stroke: var(--tail
 svg .trace.padding { stroke: var(--padding); } svg .trace.kept { stroke: var(--kept); }
 ";
 
-/// A picture in the making.
+/// A picture under construction.
 #[derive(Clone, Debug)]
 pub struct Svg {
     label: String,
@@ -43,7 +43,7 @@ pub struct Svg {
 pub struct Point(pub f64, pub f64);
 
 impl Svg {
-    /// A picture `height` units high; `label` says what it shows to those who do not see it.
+    /// A picture `height` units high; `label` describes it for screen readers.
     pub fn new(label: &str, height: f64) -> Self {
         Self { label: escape(label), height, body: String::new() }
     }
@@ -119,7 +119,7 @@ impl Svg {
         self.render(" xmlns=\"http://www.w3.org/2000/svg\"", &head)
     }
 
-    /// As a file for readers that know neither variables nor dark screens.
+    /// As a file for viewers without variables and dark mode.
     pub fn to_plain_document(&self) -> String {
         let style = light_style();
         let paper = light_colour("paper");

@@ -1,9 +1,9 @@
-//! How wide words are, and words cut to the room there is.
+//! The width of text, and text cut to a width.
 //!
-//! Whoever shows a picture brings the letters, so their width can only be supposed: that of DejaVu
-//! Sans, which is wider than what most browsers take.
+//! The viewer chooses the font, so its width can only be assumed: that of DejaVu Sans, which is
+//! wider than the fonts of most browsers.
 
-/// What stands for what was cut out.
+/// The mark of removed text.
 const ELLIPSIS: char = '…';
 
 /// Width of a letter in parts of its size.
@@ -19,8 +19,8 @@ fn char_width(letter: char) -> f64 {
     }
 }
 
-/// The words themselves if they fit into `room` units in letters of `size` units; or else as much
-/// of their begin and end as does. Of a path, and of most names, the end says more.
+/// The text if it fits into `room` units in letters of `size` units; or else as much of its start
+/// and end as fits. The end of a path, and of most names, is more informative.
 pub(crate) fn truncate_middle(words: &str, room: f64, size: f64) -> String {
     let mut left = room / size;
     if words.chars().map(char_width).sum::<f64>() <= left {
@@ -39,7 +39,7 @@ pub(crate) fn truncate_middle(words: &str, room: f64, size: f64) -> String {
     cut
 }
 
-/// Whether there is room for a letter, which is then taken.
+/// Whether a letter fits; its width is then subtracted.
 fn reserve_width(room: &mut f64, letter: char) -> bool {
     *room -= char_width(letter);
     *room >= 0.0

@@ -1,4 +1,4 @@
-//! What a layout holds, to the byte, and where the other bytes go.
+//! The capacity of a layout, to the byte, and the use of the other bytes.
 //!
 //! The arithmetic is [`geometry::capacity`], with which the engine allocates; this file deals the
 //! drives to the groups, and accounts for every byte of them:
@@ -23,7 +23,7 @@ use crate::{Error, RecordMix};
 /// Bytes of all drives at most, so that no sum overflows.
 const MAX_RAW_BYTES: u64 = 1 << 60;
 
-/// Whose rules the pool is made by, as they changed over the years.
+/// The OpenZFS release whose rules of slop space apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SpaceRules {
     /// Until 0.6.3: a 64th is kept back, metaslabs are a 200th of the vdev.
@@ -68,7 +68,7 @@ impl SpaceRules {
 /// A top-level vdev.
 #[derive(Clone, Debug, Serialize)]
 pub struct VdevPlan {
-    /// What it is, in zpool's words.
+    /// Its type, in zpool's words.
     pub layout: String,
     /// Its drives, bytes each.
     pub drives: Vec<u64>,
@@ -80,7 +80,7 @@ pub struct VdevPlan {
     pub metaslabs: u64,
     /// Bytes in its metaslabs: its part of the pool's size.
     pub size_bytes: u64,
-    /// What data can have of that by the pool's own count (of blocks of 128 KiB), before slop.
+    /// The part for data by the pool's own accounting (of blocks of 128 KiB), before slop.
     pub deflated_bytes: u64,
     /// Bytes of each drive that the vdev uses for data, parity and spare space.
     pub child_bytes: u64,
@@ -98,15 +98,15 @@ pub struct VdevPlan {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[expect(clippy::struct_field_names, reason = "programs read the unit in the names")]
 pub struct SpaceAccount {
-    /// What OpenZFS leaves of whole disks outside of the pool's partition.
+    /// The parts of whole disks outside of the pool's partition.
     pub partition_bytes: u64,
     /// Labels and boot area.
     pub label_bytes: u64,
-    /// What larger drives have more than the smallest of their vdev.
+    /// The space of larger drives beyond the smallest of their vdev.
     pub tail_bytes: u64,
     /// Hot spares, and the spare space of dRAID.
     pub spare_bytes: u64,
-    /// What is too little for another metaslab or row, and for the count of blocks.
+    /// The remainder that is too little for another metaslab or row, and for the count of blocks.
     pub rounding_bytes: u64,
     /// Parity, or the other copies of mirrors.
     pub parity_bytes: u64,
@@ -114,9 +114,9 @@ pub struct SpaceAccount {
     pub padding_bytes: u64,
     /// The metaslabs that serve the intent log (less parity).
     pub log_bytes: u64,
-    /// What the pool keeps back, so that it can always still delete.
+    /// The slop space, which lets a full pool still delete.
     pub slop_bytes: u64,
-    /// What is left: USED + AVAIL of the empty pool.
+    /// The rest: USED + AVAIL of the empty pool.
     pub usable_bytes: u64,
 }
 
@@ -143,7 +143,7 @@ impl SpaceAccount {
     }
 }
 
-/// What blocks of one size make of the pool.
+/// The capacity for blocks of one size.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct RecordPlan {
     /// The block's size, bytes.
@@ -159,14 +159,14 @@ pub struct RecordPlan {
     pub fits_bytes: u64,
 }
 
-/// What a layout holds.
+/// The capacity of a layout.
 #[derive(Clone, Debug)]
 pub struct Capacity {
     /// SIZE in `zpool list`, bytes.
     pub size_bytes: u64,
     /// Drives less parity, as advertisements count; bytes.
     pub net_bytes: u64,
-    /// What `df` shows as the size; bytes, less the little that the empty pool has used.
+    /// The size in `df`; bytes, less the little that the empty pool has used.
     pub df_bytes: u64,
     /// Where the bytes go.
     pub account: SpaceAccount,
@@ -230,7 +230,7 @@ impl Capacity {
         Ok(Self { size_bytes: pool.size, net_bytes, df_bytes, account, vdevs })
     }
 
-    /// What blocks of `record` bytes make of it.
+    /// The capacity for blocks of `record` bytes.
     pub fn record_plan(&self, record: u64) -> RecordPlan {
         let mut plan = RecordPlan {
             record_bytes: record,
@@ -297,7 +297,7 @@ fn plan_vdev(
         geometry,
         group,
     };
-    // what is not one of the others is rounding
+    // the rest is rounding
     let parts = AllocationShares::new(&plan, 1 << 17);
     let parity = to_u64(to_f64(space.space) * parts.parity_on_vdev);
     let padding = to_u64(to_f64(space.space) * parts.padding_on_vdev);
@@ -394,7 +394,7 @@ pub(crate) fn ratio(part: u64, all: u64) -> f64 {
     to_f64(part) / to_f64(all)
 }
 
-/// An estimate as a whole number; 0 for what is no number, or less.
+/// An estimate as a whole number; 0 if it is not a number, or negative.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
 pub(crate) fn to_u64(number: f64) -> u64 {
     number as u64

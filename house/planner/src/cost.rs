@@ -1,4 +1,4 @@
-//! What it costs: the drives, and the power they draw.
+//! The costs: the drives, and their power.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::safety::HOURS_PER_YEAR;
 
 const TIB: u64 = 1 << 40;
 
-/// What drives cost.
+/// The price of drives.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Prices {
     /// Each of them the same.
@@ -40,7 +40,7 @@ impl Prices {
         Ok(Self::BySize(prices))
     }
 
-    /// What a drive of `bytes` bytes costs.
+    /// The price of a drive of `bytes` bytes.
     fn drive_price(&self, bytes: u64) -> Result<f64, Error> {
         match self {
             Self::PerDrive(price) => Ok(*price),
@@ -55,16 +55,16 @@ impl Prices {
     }
 }
 
-/// What a pool costs.
+/// The price of a pool.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Cost {
     /// All drives; `null` where no prices are given.
     pub price: Option<f64>,
     /// The same for each TiB that is usable.
     pub price_per_usable_tib: Option<f64>,
-    /// What the drives draw, watts.
+    /// The power of the drives, watts.
     pub watts: f64,
-    /// What a year of that costs.
+    /// The price of a year of that.
     pub power_per_year: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What a drive is like: its own speed, how often it fails, what it draws. By class, and each
+//! The properties of a drive: its speed, its failure rate, its power. By class, and each
 //! figure can be given instead.
 
 use serde::Serialize;
@@ -35,18 +35,18 @@ impl DriveClass {
     }
 }
 
-/// What one drive is like. All drives of a plan are alike in this.
+/// The properties of one drive. All drives of a plan are equal in these.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct DriveSpec {
     /// Sequential speed over its whole surface in the mean, bytes a second.
     pub bytes_per_second: f64,
     /// Random reads or writes a second.
     pub operations_per_second: f64,
-    /// Part of such drives that fail in a year.
+    /// The annual failure rate.
     pub annual_failure_rate: f64,
     /// Chance that a bit cannot be read.
     pub unreadable_per_bit: f64,
-    /// What it draws in the mean, watts.
+    /// Its mean power, watts.
     pub watts: f64,
 }
 

@@ -49,7 +49,7 @@ pub fn parse_drives(text: &str) -> Result<Vec<u64>, Error> {
 }
 
 /// Bytes of the partition that OpenZFS makes for the pool on a whole disk of `bytes` bytes (with
-/// sectors of 512 bytes, or that says it has them).
+/// sectors of 512 bytes, or 512 emulated).
 pub fn partition_size(bytes: u64) -> u64 {
     let usable = (bytes / SECTOR_SIZE)
         .saturating_sub(BACKUP_GPT_SECTORS + RESERVED_SECTORS + ALIGNMENT_SECTORS);
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn whole_disks_are_partitioned_as_zpool_does() {
-        // disks of so many sectors got partitions of so many from zpool of OpenZFS 2.3.2
+        // partition sizes that zpool of OpenZFS 2.3.2 made on disks of these sizes, in sectors
         for (disk, first) in [
             (7_814_037_168, 7_814_017_024),
             (1_953_525_168, 1_953_505_280),

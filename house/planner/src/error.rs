@@ -1,14 +1,14 @@
-//! Why there is no plan: what in the wish cannot be.
+//! Errors in a plan's options.
 
 use thiserror::Error;
 
-/// Why a question cannot be answered; all of these are about what the user wrote.
+/// The reason why a plan is impossible; all of these are about the user's input.
 #[derive(Debug, Error, Clone, PartialEq)]
 pub enum Error {
     /// A part of the list of drives that cannot be read.
-    #[error("'{part}' is no drives: write 24x4TB, 2x3TiB or 6x4000787030016")]
+    #[error("'{part}' does not name drives: write 24x4TB, 2x3TiB or 6x4000787030016")]
     InvalidDrives {
-        /// what was written
+        /// the input
         part: String,
     },
     /// More drives than a pool is planned for.
@@ -26,21 +26,21 @@ pub enum Error {
     #[error("no drives are given")]
     NoDrives,
     /// A drive that no pool takes.
-    #[error("a drive of {bytes} bytes is too small: a pool takes those of 64 MiB and more")]
+    #[error("a drive of {bytes} bytes is too small: a pool needs drives of at least 64 MiB")]
     DriveTooSmall {
         /// the drive's (or its partition's) size, bytes
         bytes: u64,
     },
     /// A word of the layout that is not one of zpool's.
     #[error(
-        "'{word}' is no layout: write stripe 6, mirror 2 mirror 2, raidz2 6, draid2:8d:24c:1s, \
+        "'{word}' is not a layout: write stripe 6, mirror 2 mirror 2, raidz2 6, draid2:8d:24c:1s, \
          spare 1"
     )]
     InvalidLayout {
-        /// what was written
+        /// the input
         word: String,
     },
-    /// A group that is too small to be what it is called.
+    /// A group that has too few drives for its type.
     #[error("{layout} cannot be made: {why}")]
     InvalidGroup {
         /// the group in zpool's words
@@ -60,23 +60,23 @@ pub enum Error {
     #[error("a layout of spares alone holds nothing")]
     OnlySpares,
     /// Block sizes that cannot be read.
-    #[error("'{part}' is no record size: write 128K, or a mix as 16K=30%,1M=70%")]
+    #[error("'{part}' is not a record size: write 128K, or a mix as 16K=30%,1M=70%")]
     InvalidRecordSize {
-        /// what was written
+        /// the input
         part: String,
     },
-    /// A figure outside of what it can be.
+    /// A figure outside of its range.
     #[error("{parameter} cannot be {value}")]
     OutOfRange {
         /// which figure
         parameter: &'static str,
-        /// what was given
+        /// the input
         value: f64,
     },
     /// Prices that cannot be read.
-    #[error("'{part}' is no price: write 90 (each drive), or 4TB=90,8TB=150")]
+    #[error("'{part}' is not a price: write 90 (each drive), or 4TB=90,8TB=150")]
     InvalidPrice {
-        /// what was written
+        /// the input
         part: String,
     },
     /// A drive without a price among those given.

@@ -1,20 +1,19 @@
-//! What a layout of drives gives before they are bought: bytes, speed, safety, cost, pictures.
+//! Predicts a layout of drives before they are bought: bytes, speed, safety, cost, pictures.
 //!
 //! ```text
-//! file      question it answers
-//! drives    which drives, and what of a whole disk becomes the pool's
-//! words     which layout, in zpool's words
-//! records   which block sizes
-//! class     what a drive is like
-//! capacity  what the layout holds, to the byte, and where the other bytes go
-//! speed     how fast it may be, and how long a resilver takes
-//! safety    how likely it is lost
-//! simulate  the same, played
-//! cost      what it costs
-//! rank      which layouts make sense, and which is best for a goal
-//! plan      all of that as one object
-//! report    as text for a terminal
-//! picture   as SVG, and as one HTML page
+//! drives       the drives, and the pool's part of a whole disk
+//! pool_layout  the layout, in zpool's words
+//! records      the block sizes
+//! drive_spec   the properties of a drive
+//! capacity     the capacity, to the byte, and the use of the other bytes
+//! speed        the speed, and the duration of a resilver
+//! safety       the probability of loss
+//! simulate     the same, simulated
+//! cost         the costs
+//! rank         the sensible layouts, and the best for a goal
+//! plan         all of that as one object
+//! report       as text for a terminal
+//! picture      as SVG, and as one HTML page
 //! ```
 //!
 //! Sizes are exact: they come from the arithmetic with which the engine allocates. All else is an

@@ -29,7 +29,7 @@ pub fn draw_all(plan: &Plan, question: &PlanRequest) -> Vec<(String, Svg)> {
     all
 }
 
-/// The sectors that the heat maps compare: the one asked for, and the usual ones.
+/// The sectors that the heat maps compare: the chosen one, and the usual ones.
 fn compared_ashifts(question: &PlanRequest) -> Vec<Ashift> {
     let mut all: Vec<Ashift> = [9, 12, 13].into_iter().filter_map(Ashift::new).collect();
     if !all.contains(&question.ashift) {

@@ -1,4 +1,5 @@
-//! The question and its answer: one object for programs, from which reports and pictures are made.
+//! The input and result of a plan: one object for programs, from which reports and pictures are
+//! made.
 
 use serde::Serialize;
 use units::Ashift;
@@ -15,11 +16,11 @@ use crate::simulate::{Simulation, simulate};
 use crate::speed::{Speed, resilver_hours};
 use crate::{Error, RecordMix, SpaceRules};
 
-/// Block sizes that every plan tells about.
+/// The block sizes of every plan.
 pub const RECORD_SIZES: [u64; 8] =
     [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 1 << 20, 4 << 20];
 
-/// What is asked.
+/// The input.
 #[derive(Clone, Debug)]
 pub struct PlanRequest {
     /// The drives, bytes each.
@@ -30,17 +31,17 @@ pub struct PlanRequest {
     pub records: RecordMix,
     /// Whether OpenZFS partitions the drives.
     pub whole_disks: bool,
-    /// Whose rules the pool is made by.
+    /// The OpenZFS release whose rules of slop space apply.
     pub rules: SpaceRules,
-    /// What each drive is like.
+    /// The properties of each drive.
     pub drive: DriveSpec,
     /// Part of the pool that is in use, for resilver times and safety; 0 to 1.
     pub fill: f64,
     /// Hours from a drive's failure until its replacement begins to be filled.
     pub replacement_delay_hours: f64,
-    /// What the drives cost.
+    /// The price of the drives.
     pub prices: Option<Prices>,
-    /// What a kWh costs.
+    /// The price of a kWh.
     pub price_per_kwh: f64,
     /// How often to play 5 years; 0 for not at all.
     pub simulation_runs: u64,
@@ -49,7 +50,7 @@ pub struct PlanRequest {
 }
 
 impl PlanRequest {
-    /// What these drives give, with everything else as usual.
+    /// The default input for these drives.
     pub fn new(drives: Vec<u64>, ashift: Ashift) -> Self {
         Self {
             drives,
@@ -82,7 +83,7 @@ impl PlanRequest {
         Ok(())
     }
 
-    /// What the estimates suppose, in sentences.
+    /// The assumptions of the estimates, in sentences.
     pub fn assumptions(&self) -> Vec<String> {
         let DriveSpec {
             bytes_per_second,
@@ -100,7 +101,7 @@ impl PlanRequest {
             ),
             format!(
                 "{:.2} % of drives fail in a year, each by itself; one bit in {:.0e} cannot be \
-                 read, as makers promise at worst. Batches that fail together, \
+                 read, the makers' worst figure. Batches that fail together, \
                  heat, power and people are not counted.",
                 annual_failure_rate * 100.0,
                 1.0 / unreadable_per_bit.max(f64::MIN_POSITIVE)
@@ -121,7 +122,7 @@ impl PlanRequest {
     }
 }
 
-/// What a layout gives.
+/// The figures of a layout.
 #[derive(Clone, Debug, Serialize)]
 pub struct LayoutPlan {
     /// The layout in zpool's words.
@@ -138,7 +139,7 @@ pub struct LayoutPlan {
     pub df_bytes: u64,
     /// Drives less parity and spares, as advertisements count; bytes.
     pub net_bytes: u64,
-    /// What the pool keeps back, bytes.
+    /// The slop space, bytes.
     pub slop_bytes: u64,
     /// Part of the raw bytes that is usable.
     pub efficiency: f64,
@@ -146,22 +147,22 @@ pub struct LayoutPlan {
     pub vdevs: Vec<VdevPlan>,
     /// Where all bytes go.
     pub account: SpaceAccount,
-    /// What each block size makes of it.
+    /// The capacity for each block size.
     pub records: Vec<RecordPlan>,
-    /// How much data fits with the block sizes asked for; bytes, not compressed.
+    /// The capacity for the chosen block sizes; bytes, not compressed.
     pub mix_fits_bytes: u64,
     /// Expected speed.
     pub speed: Speed,
     /// Chances of loss.
     pub safety: Safety,
-    /// The same, played.
+    /// The same, simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub simulation: Option<Simulation>,
     /// Money and power.
     pub cost: Cost,
-    /// Whether no other layout of this answer is better in room, safety and speed at once.
+    /// Whether no other layout of this plan is better in space, safety and speed at once.
     pub pareto_best: bool,
-    /// Whether `zpool create` asks for `-f`: its groups differ in kind or redundancy.
+    /// Whether `zpool create` needs `-f`: its groups differ in type or redundancy.
     pub needs_force: bool,
 }
 
@@ -221,21 +222,21 @@ fn has_mixed_vdevs(vdevs: &[VdevPlan]) -> bool {
     kinds || vdevs.iter().any(|vdev| vdev.drives.iter().any(|drive| *drive != vdev.drives[0]))
 }
 
-/// The answer.
+/// The result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
-    /// What each layout gives; the best for the goal first, if there is one.
+    /// The figures of each layout; the best for the goal first, if there is one.
     pub layouts: Vec<LayoutPlan>,
     /// log2 of the sector.
     pub ashift: u32,
-    /// What each drive is supposed to be like.
+    /// The assumed properties of each drive.
     pub drive: DriveSpec,
-    /// What the estimates suppose.
+    /// The assumptions of the estimates.
     pub assumptions: Vec<String>,
 }
 
 impl Plan {
-    /// What some layouts give, in their order.
+    /// The figures of some layouts, in their order.
     pub fn for_layouts(question: &PlanRequest, layouts: &[PoolLayout]) -> Result<Self, Error> {
         let layouts = layouts.iter().map(|words| LayoutPlan::new(question, words));
         let mut layouts = layouts.collect::<Result<Vec<_>, _>>()?;
@@ -243,8 +244,8 @@ impl Plan {
         Ok(Self::assemble(question, layouts))
     }
 
-    /// What every sensible layout gives: the best for `goal` first, or as they come. Drives are
-    /// taken in the order of their sizes, the largest first.
+    /// The figures of every sensible layout: the best for `goal` first, or in their order. Drives
+    /// are used in the order of their sizes, the largest first.
     pub fn ranked(question: &PlanRequest, goal: Option<Goal>) -> Result<Self, Error> {
         let mut question = question.clone();
         question.drives.sort_unstable_by(|a, b| b.cmp(a));

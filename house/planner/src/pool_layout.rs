@@ -8,17 +8,17 @@ use units::Ashift;
 
 use crate::Error;
 
-/// Data columns of a dRAID of which nobody says how many, where there are so many.
+/// The default number of data columns of a dRAID, if there are enough drives.
 const DEFAULT_DRAID_DATA: u32 = 8;
 
-/// What a group of drives is.
+/// The type of a group of drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GroupKind {
     /// Each drive a vdev of its own.
     Stripe,
     /// All drives hold the same.
     Mirror,
-    /// raidz with so many parities.
+    /// raidz with this many parities.
     Raidz(u32),
     /// dRAID.
     Draid {
@@ -36,14 +36,14 @@ pub enum GroupKind {
 /// Drives that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LayoutGroup {
-    /// What they are.
+    /// Their type.
     pub kind: GroupKind,
     /// How many.
     pub width: usize,
 }
 
 impl LayoutGroup {
-    /// A group, which may be impossible until [`LayoutGroup::layout`] has been asked.
+    /// A group; [`LayoutGroup::layout`] tells whether it is possible.
     pub fn new(kind: GroupKind, width: usize) -> Self {
         Self { kind, width }
     }

@@ -5,21 +5,21 @@ use crate::pool_layout::{GroupKind, LayoutGroup, PoolLayout};
 
 /// Drives left as hot spares at most when groups do not come out even.
 const MAX_HOT_SPARES: usize = 2;
-/// The widest raidz that is suggested: beyond it resilvers get too long for what is gained.
+/// The widest suggested raidz: beyond it resilvers get too long for the gained space.
 const MAX_RAIDZ_WIDTHS: [usize; 3] = [8, 14, 24];
 /// The fewest drives for which dRAID is suggested.
 const MIN_DRAID_DRIVES: usize = 12;
-/// The same where all are weighed together: rather room than a million years.
+/// The longest lifetime that counts in the balance: beyond it space is worth more.
 const BALANCE_NEGLIGIBLE_LOSS: f64 = 1e-6;
-/// How much speed weighs in the balance: twice as fast is as good as a fifth more room.
+/// The weight of speed in the balance: twice the speed equals a fifth more space.
 const BALANCE_SPEED_EXPONENT: f64 = 0.25;
 /// A chance below which more safety no longer counts: the building burns more often.
 const NEGLIGIBLE_LOSS: f64 = 1e-9;
 
-/// What the user wants.
+/// The user's goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// As much room as possible, with redundancy.
+    /// The most space, with redundancy.
     Capacity,
     /// As little loss as possible.
     Safety,
@@ -42,8 +42,8 @@ impl Goal {
     }
 }
 
-/// All layouts that make sense with `drives`, which should be sorted by size (then drives of a size
-/// are never put together with others, if there are several sizes with enough of each).
+/// All sensible layouts of `drives`, which should be sorted by size (then drives of different sizes
+/// are never mixed, if there are enough of each size).
 pub fn sensible_layouts(drives: &[u64]) -> Vec<PoolLayout> {
     let classes: Vec<usize> = drives.chunk_by(|a, b| a == b).map(<[u64]>::len).collect();
     let mut all: Vec<PoolLayout> = uniform_layouts(drives.len());
@@ -131,14 +131,14 @@ pub(crate) fn mark_pareto(plans: &mut [LayoutPlan]) {
     }
 }
 
-/// Room, safety, speed: more is better.
+/// Space, safety, speed: more is better.
 fn merits(plan: &LayoutPlan) -> [f64; 3] {
     let safety = -plan.safety.lost_5_years.max(NEGLIGIBLE_LOSS).log10();
     let speed = (plan.speed.random_reads * plan.speed.random_writes).sqrt();
     [plan.efficiency, safety, speed]
 }
 
-/// Sorts by a goal, the best first. What has no redundancy comes last for any goal but speed.
+/// Sorts by a goal, the best first. Layouts without redundancy are last for any goal but speed.
 pub(crate) fn sort_by_goal(plans: &mut [LayoutPlan], goal: Goal) {
     let best = plans.iter().map(merits).fold([f64::MIN_POSITIVE; 3], |mut best, own| {
         best.iter_mut().zip(own).for_each(|(best, own)| *best = best.max(own));

@@ -53,7 +53,7 @@ impl RecordMix {
         self.0.iter().map(|part| part.0).max().unwrap_or(1 << 17)
     }
 
-    /// The mean over the data of what `value` says of a block size, where `value` is a rate (so
+    /// The mean of `value` over the data's block sizes, where `value` is a rate (so
     /// that times add up): the weighted harmonic mean.
     pub fn harmonic_mean(&self, value: impl Fn(u64) -> f64) -> f64 {
         let time: f64 = self.0.iter().map(|(size, share)| share / value(*size)).sum();

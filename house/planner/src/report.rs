@@ -23,7 +23,7 @@ pub fn format_plan(plan: &Plan) -> String {
     out
 }
 
-/// A chance, as people read it.
+/// A probability, formatted.
 pub(crate) fn format_chance(part: f64) -> String {
     if part >= 0.1 {
         format!("{:.0} %", part * 100.0)

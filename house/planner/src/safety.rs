@@ -42,7 +42,7 @@ pub struct Safety {
     pub tolerance: usize,
 }
 
-/// What can happen to a vdev, and how often.
+/// The failure events of a vdev, and their rates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FailureModel {
     /// Drives.
@@ -117,7 +117,7 @@ impl FailureModel {
     }
 }
 
-/// The chances of a pool whose vdevs are in such hazard: it is lost when one of them is.
+/// The probabilities of a pool with these vdevs: it is lost when one of them is.
 pub(crate) fn pool_safety(hazards: &[FailureModel]) -> Safety {
     let any = |hours: f64, strict: bool| {
         let mut known: Vec<(FailureModel, f64)> = Vec::new();

@@ -11,7 +11,7 @@ use crate::safety::{FailureModel, HOURS_PER_YEAR};
 
 const SIMULATED_YEARS: f64 = 5.0;
 
-/// What many plays gave.
+/// The result of many simulations.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Simulation {
     /// How often 5 years were played.
@@ -90,7 +90,7 @@ fn simulate_vdev(hazard: &FailureModel, random: &mut Random) -> FailureTimes {
     // when the drives that have failed will be whole again
     let mut repairs: Vec<f64> = Vec::new();
     loop {
-        // drives have no memory, so the next failure of those that work can be drawn anew each time
+        // failures are memoryless, so the next failure can be drawn again each time
         let working = to_f64((hazard.width - repairs.len()) as u64);
         let failure = now + random.next_waiting_time(working * hazard.failure_rate);
         let repair = repairs.iter().copied().fold(f64::INFINITY, f64::min);
@@ -140,7 +140,7 @@ impl Random {
         to_f64(self.next_u64() >> 11) / to_f64(1 << 53)
     }
 
-    /// How long to wait for what happens at a rate.
+    /// The random time until an event of this rate.
     fn next_waiting_time(&mut self, rate: f64) -> f64 {
         -(-self.next_fraction()).ln_1p() / rate
     }

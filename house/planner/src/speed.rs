@@ -21,7 +21,7 @@ use crate::{MAX_RESILVER_IO, RecordMix};
 const SORTED_COLUMNS: f64 = 32.0;
 const SECONDS_PER_HOUR: f64 = 3600.0;
 
-/// What to expect of a pool; of the record mix asked for.
+/// The expected figures of a pool, for the chosen record mix.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Speed {
     /// Sequential reads, bytes a second.

@@ -1,4 +1,4 @@
-//! `poolhouse alerts`: what is wrong, and whether messages about it reach their owner.
+//! `poolhouse alerts`: the present problems, and whether messages about them reach their owner.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::outcome::{CommandResult, Outcome};
 use crate::table::{Align, Table, escape_control};
 use crate::{print, time};
 
-/// Show what is wrong, and test how its owner is notified
+/// Show present problems, and test how the owner is notified
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "An alert is sent once, and again when it gets worse. The channels are in config.toml:
@@ -48,7 +48,7 @@ Examples:
   poolhouse alerts list
   poolhouse alerts list --all")]
 struct ListArgs {
-    /// Also those that are over
+    /// Also alerts that ended
     #[arg(short, long)]
     all: bool,
 }
@@ -91,9 +91,7 @@ impl Alerts {
         }
         table.print(&mut io::stdout().lock())?;
         if list.channels.is_empty() {
-            print::warning(
-                &"no message is sent to anybody: set alerts.mail, alerts.ntfy or alerts.webhook",
-            );
+            print::warning(&"no message is sent: set alerts.mail, alerts.ntfy or alerts.webhook");
         }
         for why in &list.undelivered {
             print::warning(&escape_control(why));
@@ -106,9 +104,7 @@ impl Alerts {
         if self.daemon.json {
             print::json(&tests)?;
         } else if tests.is_empty() {
-            print::warning(
-                &"no message is sent to anybody: set alerts.mail, alerts.ntfy or alerts.webhook",
-            );
+            print::warning(&"no message is sent: set alerts.mail, alerts.ntfy or alerts.webhook");
         } else {
             for test in &tests {
                 match &test.error {

@@ -16,12 +16,12 @@ use crate::{
 #[derive(clap::Parser, Debug)]
 #[command(name = "poolhouse", version, about, propagate_version = true)]
 #[command(after_help = "Examples:
-  poolhouse zpool create tank raidz2 a b c d e f   make a pool of six drives
+  poolhouse zpool create tank raidz2 a b c d e f   create a pool of six drives
   poolhouse zfs create -o compression=zstd tank/photos
   poolhouse rescue scan -d /dev -d ~/images        what pools are there?
   poolhouse rescue list -d ~/images tank           what is in this one?
   poolhouse rescue get -d ~/images tank/home:/ out get the files out
-  poolhouse inspect labels disk0.img               look at what is on the disk")]
+  poolhouse inspect labels disk0.img               show the labels of a disk")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -35,11 +35,11 @@ enum Command {
     Zfs(zfs::Zfs),
     /// Keep snapshots as raw blocks in a folder or a bucket, each one readable and prunable
     Backup(backup::Backup),
-    /// Own pools and their mounts, and answer commands
+    /// Import pools, mount file systems, and serve commands
     Serve(daemon::Serve),
     /// Show, check and change the configuration of the daemon
     Config(config::Config),
-    /// Share datasets over the network, and see who uses them
+    /// Share datasets over the network, and list the clients
     Share(share::Share),
     /// Manage the users of SMB shares and their passwords
     User(user::User),
@@ -56,11 +56,11 @@ enum Command {
     Events(events::Events),
     /// Show the health of drives and their bays
     Drives(drives::Drives),
-    /// Show what is wrong, and test the ways by which it is told
+    /// Show present problems, and test the channels of messages
     Alerts(alerts::Alerts),
     /// Show the fans, and find the speeds at which they stop and start
     Fans(fans::Fans),
-    /// Show the UPS, and what the daemon does when the power fails
+    /// Show the UPS, and the actions on a power failure
     Ups(ups::Ups),
     /// Turn the dashboard on or off
     Web(web::Web),
@@ -70,11 +70,11 @@ enum Command {
     Inspect(inspect::Inspect),
     /// Look at send streams in files
     Stream(stream::Stream),
-    /// What a layout of drives gives, before they are bought
+    /// Predict a layout of drives before they are bought
     Plan(plan::PlanArgs),
-    /// Measure what is there, and compare what came out
+    /// Measure storage, and compare results
     Bench(bench::Bench),
-    /// Mount a file system on a directory, as mount(8) asks
+    /// Mount a file system on a directory, for mount(8)
     #[command(name = PROGRAM_NAME, hide = true)]
     MountZfs(mount_zfs::MountZfs),
     /// Print the completions for a shell
@@ -85,7 +85,7 @@ enum Command {
     Man(generate::Man),
 }
 
-/// A switch may be given twice, as getopt(3) has it.
+/// A switch may be given twice, as with getopt(3).
 fn allow_repeated_flags(command: clap::Command) -> clap::Command {
     command.args_override_self(true).mut_subcommands(allow_repeated_flags)
 }
@@ -110,7 +110,7 @@ impl Cli {
         Self::from_arg_matches(&matches).unwrap_or_else(|why| why.exit())
     }
 
-    /// Does what was asked for.
+    /// Runs the command.
     pub(crate) fn run(&self) -> CommandResult {
         match &self.command {
             Command::Zpool(zpool) => zpool.run(),

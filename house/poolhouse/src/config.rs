@@ -135,7 +135,7 @@ impl Config {
 
     fn set(&self, name: &str, value: Option<&str>) -> CommandResult {
         let Some((section, field)) = name.split_once('.') else {
-            return Err(Failure::usage(format!("'{name}': SECTION.FIELD is wanted")));
+            return Err(Failure::usage(format!("'{name}': SECTION.FIELD is expected")));
         };
         let (section, field) = (section.to_owned(), field.to_owned());
         self.daemon.execute(&SetConfig { section, field, value: value.map(str::to_owned) })

@@ -1,8 +1,8 @@
 //! docs/commands.md: how much of zpool(8) and zfs(8) there is, made from the command line's definition.
 //!
-//! `openzfs-options.tsv` lists each subcommand of OpenZFS 2.3.2 with the options of its manual page. A
-//! test writes the table anew and compares it with the file, so the document cannot say more than the
-//! program does.
+//! `openzfs-options.tsv` lists each subcommand of OpenZFS 2.3.2 with the options of its manual
+//! page. A test generates the table and compares it with the file, so the document always equals
+//! the program.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -40,8 +40,8 @@ impl Coverage<'_> {
     }
 }
 
-/// The options of a command, with their dashes: not those that are hidden as they are only refused, and
-/// not the help and version of every command.
+/// The options of a command, with their dashes: without hidden ones, which are only refused, and
+/// without the help and version of every command.
 fn options_of(command: &clap::Command) -> BTreeSet<String> {
     let is_offered = |argument: &&clap::Arg| {
         !argument.is_hide_set() && argument.get_id() != "help" && argument.get_id() != "version"
@@ -86,7 +86,7 @@ fn write_table(text: &mut String, program: &str) {
 }
 
 #[test]
-fn document_lists_what_the_program_takes() {
+fn document_lists_the_options_of_the_program() {
     let mut text = INTRODUCTION.to_owned();
     write_table(&mut text, "zpool");
     write_table(&mut text, "zfs");

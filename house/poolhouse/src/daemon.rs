@@ -42,7 +42,7 @@ impl DaemonArgs {
         Ok(OfferedDescriptor::new(&self.state_dir()?, descriptor)?)
     }
 
-    /// Makes a call whose failure does not matter; nothing: the daemon does not run or refuses.
+    /// Makes a call whose failure does not matter; none: the daemon does not run or refuses.
     pub(crate) fn try_request<C: Call>(&self, call: &C) -> Option<C::Answer> {
         Client::new(self.state_dir().ok()?).peek(call)
     }
@@ -52,7 +52,7 @@ impl DaemonArgs {
         Ok(StateDir::find(self.state.as_deref())?)
     }
 
-    /// Makes a call that answers with nothing but success.
+    /// Makes a call whose reply has no value.
     pub(crate) fn execute(&self, call: &impl Call<Answer = ()>) -> CommandResult {
         self.request(call)?;
         Ok(Outcome::Complete)
@@ -82,18 +82,18 @@ fn command_line() -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Own pools and their mounts, and answer commands
+/// Import pools, mount file systems, and serve commands
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "It takes over again the pools that it had when it ended, and ends cleanly when it
-is told to (Ctrl-C, SIGTERM, --stop): what was changed is written, and the pools
-stay this host's. The commands `poolhouse zpool` and `poolhouse zfs` start one in
+    after_help = "It imports the pools again that it had when it ended. Ctrl-C, SIGTERM and --stop
+end it cleanly: all changes are synced, and the pools stay imported by this
+host. The commands `poolhouse zpool` and `poolhouse zfs` start one in
 the background if none runs.
 
-Its place: for root /run/poolhouse and /var/lib/poolhouse, for users
+Its folders: for root /run/poolhouse and /var/lib/poolhouse, for users
 $XDG_RUNTIME_DIR/poolhouse and $XDG_STATE_HOME/poolhouse (~/.local/state), or the
-one folder that --state or POOLHOUSE_STATE names. Every local user may look; changes
-are for root and the user that runs it. Programs talk to it in HTTP, which
+one folder that --state or POOLHOUSE_STATE names. Every local user may read the state;
+changes are for root and the user that runs it. Programs use its HTTP API, which
 /api/v1/openapi.json describes:
 
 Examples:
@@ -104,8 +104,8 @@ Examples:
 pub(crate) struct Serve {
     #[command(flatten)]
     daemon: DaemonArgs,
-    /// Memory that may be used, such as 2G: half of it for what was read lately, a quarter for
-    /// changes that wait to be written; without it, a quarter of what the machine or the cgroup has
+    /// Memory that may be used, such as 2G: half of it for cached reads, a quarter for dirty data.
+    /// Without it, a quarter of the memory of the machine or the cgroup
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
     /// End the daemon that runs there

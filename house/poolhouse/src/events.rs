@@ -10,7 +10,7 @@ use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::table::escape_control;
 use crate::{print, time};
 
-/// How long the daemon may wait for an event before it answers, in seconds.
+/// How long the daemon may wait for an event before it replies, in seconds.
 const WAIT: u64 = 30;
 
 /// Show what happened to pools, datasets, mounts and devices

@@ -13,8 +13,8 @@ use crate::{print, time};
 /// Show the fans, and find the speeds at which they stop and start
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "The daemon holds the hottest drive at a temperature. Every fault leads to full speed: a sensor that
-cannot be read, a limit that is passed, a fan that stands still, the end of the daemon.
+    after_help = "The daemon keeps the hottest drive at a target temperature. Every fault leads to full speed: an
+unreadable sensor, an exceeded limit, a stopped fan, the end of the daemon.
 The fans are configured in config.toml; the chips are those that `sensors` shows:
 
   [fans]
@@ -55,7 +55,7 @@ enum Command {
 /// Show the fans and the temperatures that they follow
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Exit status: 0 if the fans are controlled, 1 if a fault has them turn at full speed.
+    after_help = "Exit status: 0 if the fans are controlled, 1 if they run at full speed because of a fault.
 
 Examples:
   poolhouse fans status
@@ -66,8 +66,8 @@ struct StatusArgs {}
 /// Find the speeds at which fans stop and start
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "A fan is slowed down until it stands still, and sped up until it turns: two to three minutes.
-The other fans keep their speed. It ends at once if a part comes near its limit.
+    after_help = "A fan is slowed down until it stops, and sped up until it turns: two to three minutes.
+The other fans keep their speed. It ends at once if a temperature comes near its limit.
 
 Example:
   poolhouse fans calibrate front"
@@ -81,7 +81,7 @@ struct CalibrateArgs {
 /// Set all fans to full speed; also without a daemon
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "A running daemon controls them again within seconds. The unit of systemd runs it after the daemon.
+    after_help = "A running daemon controls them again within seconds. The systemd unit runs it after the daemon.
 
 Example:
   poolhouse fans full"
@@ -135,7 +135,7 @@ impl Fans {
         }
         table.print(&mut io::stdout().lock())?;
         if found.stop == 0 {
-            print::line(&format!("{fan} never stands still; in config.toml: min = 0"))?;
+            print::line(&format!("{fan} never stops; in config.toml: min = 0"))?;
         } else {
             let (min, start) = (found.min(), found.start);
             print::line(&format!("{fan}: in config.toml: min = {min}, start = {start}"))?;

@@ -41,7 +41,7 @@ impl Man {
     }
 }
 
-/// Writes the page of a command and those of the commands below it.
+/// Writes the page of a command and those of its subcommands.
 fn write_man_page(command: &clap::Command, name: &str, dir: &Path) -> Result<(), Failure> {
     let path = dir.join(format!("{name}.1"));
     let mut bytes = Vec::new();

@@ -1,10 +1,10 @@
-//! Ctrl-C: long work comes to a clean end.
+//! Ctrl-C: stops long work cleanly.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on Ctrl-C asks the work to stop; a second one ends the program at once.
+/// From now on Ctrl-C makes the work stop; a second one ends the program at once.
 pub(crate) fn install_handler() {
     // where no handler can be set, Ctrl-C ends the program as ever
     let _ = ctrlc::set_handler(|| {

@@ -35,7 +35,7 @@ enum Command {
 
 /// Cancel running jobs
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Work that is done stays done. A resilver cannot be cancelled.
+#[command(after_help = "Finished work is kept. A resilver cannot be cancelled.
 
 Example:
   poolhouse jobs cancel 7")]
@@ -96,7 +96,7 @@ mod tests {
     use super::format_progress;
 
     #[test]
-    fn progress_is_a_percentage_if_the_total_is_known() {
+    fn progress_is_a_percentage_with_known_total() {
         let job = |done, total| Job {
             id: 1,
             kind: "scrub".to_owned(),

@@ -16,7 +16,7 @@ const MAX_PASSPHRASE_TRIES: usize = 3;
 pub(crate) fn load_key_files(pool: &RescuePool, given: &[String]) -> Result<(), Failure> {
     for each in given {
         let (dataset, file) = each.rsplit_once('=').ok_or_else(|| {
-            Failure::usage(format!("--key {each}: DATASET=FILE is wanted, as in tank/home=key.txt"))
+            Failure::usage(format!("--key {each}: write DATASET=FILE, as in tank/home=key.txt"))
         })?;
         let secret = read_key_file(Path::new(file))?;
         pool.load_key(dataset, &secret)?;
@@ -25,7 +25,7 @@ pub(crate) fn load_key_files(pool: &RescuePool, given: &[String]) -> Result<(), 
 }
 
 /// Loads the keys that are still wanted for the dataset `inside` the pool ("" is its root) and
-/// those below. That a key cannot be had is no failure: the dataset stays locked.
+/// those below. That a key cannot be had is not a failure: the dataset stays locked.
 pub(crate) fn load_missing_keys(pool: &RescuePool, inside: &str) -> Result<(), Failure> {
     for root in pool.encryption_roots() {
         let below = root.name.split_once('/').map_or("", |(_, rest)| rest);
@@ -43,7 +43,7 @@ fn is_within(name: &str, other: &str) -> bool {
     other.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Takes the key from where the dataset says that it is.
+/// Reads the key from the dataset's keylocation.
 fn load_from_keylocation(pool: &RescuePool, root: &engine::EncryptionRoot) -> bool {
     let Some(path) = root.location.strip_prefix("file://") else { return false };
     let Ok(secret) = std::fs::read(path) else { return false };
@@ -56,7 +56,7 @@ fn load_from_keylocation(pool: &RescuePool, root: &engine::EncryptionRoot) -> bo
     }
 }
 
-/// Asks for it, if somebody is there to be asked.
+/// Prompts for it on a terminal.
 fn prompt_key(pool: &RescuePool, root: &engine::EncryptionRoot) -> Result<(), Failure> {
     if root.format == "raw" || !std::io::stdin().is_terminal() {
         return Ok(());
@@ -84,7 +84,7 @@ pub(crate) fn read_key_file(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(failed)
 }
 
-/// The key of a dataset that is to be, if its properties ask for one of its own.
+/// The key of a new dataset, if its properties require one of its own.
 pub(crate) fn read_new_key(
     name: &str,
     properties: &[(String, String)],
@@ -124,7 +124,7 @@ pub(crate) fn read_secret(
     }
     drop(input);
     if format == "raw" {
-        let why = "a raw key is no text: give it from a file, or to standard input";
+        let why = "a raw key is not text: give it from a file, or to standard input";
         return Err(Failure::usage(format!("'{name}': {why}")));
     }
     let what = if format == "hex" { "Key (64 hexadecimal digits)" } else { "Passphrase" };

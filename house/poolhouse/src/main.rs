@@ -1,9 +1,9 @@
 //! The poolhouse command.
 //!
-//! What it can do is defined in `cli` and below it, one file a command: its arguments, and `run`,
-//! which asks the engine and prints what it says. Sentences about errors come from the engine.
+//! `cli` and the modules below it define the commands, one file each: its arguments, and `run`,
+//! which calls the engine and prints the result. The engine writes the sentences of errors.
 #![forbid(unsafe_code)]
-// the comments on arguments are the help that users read, where POOL/FS[@SNAP] is no link
+// the comments on arguments are the help that users read, where POOL/FS[@SNAP] is not a link
 #![allow(rustdoc::broken_intra_doc_links)]
 
 mod alerts;
@@ -48,8 +48,8 @@ mod zpool;
 
 use std::process::ExitCode;
 
-/// What many threads take and give back in pieces of all sizes, the system's own gives back to the
-/// kernel and asks for anew with every group that is written.
+/// The system's own allocator returns memory that many threads allocate and free in pieces of all
+/// sizes to the kernel, and requests it again with every txg.
 #[global_allocator]
 static ALLOCATOR: heap::Allocator = heap::Allocator;
 

@@ -10,7 +10,7 @@ use crate::outcome::{CommandResult, Outcome};
 /// The name by which mount(8) finds the helper.
 pub(crate) const PROGRAM_NAME: &str = "mount.zfs";
 
-/// Mount a file system on a directory, as mount(8) asks
+/// Mount a file system on a directory, for mount(8)
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "A link /sbin/mount.zfs to this program serves `mount -t zfs`. The file system has

@@ -11,7 +11,7 @@ pub(crate) enum Outcome {
     Complete,
     /// Something could not be read in full, was named, and the rest was done.
     Incomplete,
-    /// The user stopped it; what was done until then was given.
+    /// The user stopped it; the results until then were printed.
     Interrupted,
 }
 
@@ -21,7 +21,7 @@ impl Outcome {
         if wrong { Self::Incomplete } else { Self::Complete }
     }
 
-    /// What both together are.
+    /// The union of both.
     pub(crate) fn combine(self, other: Self) -> Self {
         match (self, other) {
             (Self::Complete, other) => other,
@@ -43,21 +43,21 @@ impl Outcome {
 /// Why a command could not do its work.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The engine says why.
+    /// An error of the engine.
     Engine(engine::Error),
     /// Standard output does not take any more.
     Output(io::Error),
     /// Something cannot be measured.
     Lab(lab::Error),
-    /// The daemon says why.
+    /// An error of the daemon.
     Daemon(::daemon::Error),
 }
 
-/// What running a command gives.
+/// The result of a command.
 pub(crate) type CommandResult = Result<Outcome, Failure>;
 
-/// Does the same for each of several things. One for which it cannot be done is told of, and keeps no
-/// other from it; of a single one it is the failure.
+/// Does the same for each of several objects. A failure of one is printed and does not stop the
+/// others; the failure of a single one is returned.
 pub(crate) fn run_for_each<T>(
     all: impl IntoIterator<Item = T>,
     mut work: impl FnMut(T) -> CommandResult,
@@ -110,7 +110,7 @@ impl From<serde_json::Error> for Failure {
 }
 
 impl Failure {
-    /// The command line asks for what cannot be.
+    /// The command line is invalid.
     pub(crate) fn usage(what: impl Into<String>) -> Self {
         Self::Engine(engine::Error::Usage { what: what.into() })
     }
@@ -167,7 +167,7 @@ impl Failure {
                     _ => 10,
                 }
             }
-            // whoever read our output has seen enough of it
+            // the reader of our output has closed the pipe
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::Output(error) => {
                 crate::print::error(&format!("the output cannot be written: {error}"));

@@ -11,9 +11,9 @@ pub(crate) fn thread_count(wanted: usize) -> usize {
     if wanted == 0 { own() } else { wanted.min(64) }
 }
 
-/// Does `work` for each of `jobs` on so many threads, and gives the results to `sink` in the order
-/// of the jobs, until it breaks. At most `window` jobs are under way or wait for their turn, so
-/// that memory stays flat.
+/// Does `work` for each of `jobs` on this many threads, and passes the results to `sink` in the
+/// order of the jobs, until it breaks. At most `window` jobs run or wait for their turn, so that
+/// memory stays bounded.
 pub(crate) fn run_ordered<J: Send, R: Send>(
     threads: usize,
     window: usize,

@@ -1,4 +1,4 @@
-//! `poolhouse plan`: what a layout of drives gives, to the byte, before they are bought.
+//! `poolhouse plan`: predicts a layout of drives, to the byte, before they are bought.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,8 +15,8 @@ use crate::{pictures, print};
 /// `poolhouse plan`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
-  poolhouse plan --drives 24x4TB                   which layouts make sense?
-  poolhouse plan --drives 8x12TB --for balance     and which is best?
+  poolhouse plan --drives 24x4TB                   sensible layouts
+  poolhouse plan --drives 8x12TB --for balance     the best one first
   poolhouse plan --drives 24x4TB --layout 'raidz2 18 raidz2 6'
   poolhouse plan --drives 6x4000787030016,4x8TB --layout 'raidz2 6 mirror 2 mirror 2' --json
   poolhouse plan --drives 6x8TB --price 8TB=150 --recordsize 16K=20%,1M=80% --html plan.html")]
@@ -29,7 +29,7 @@ pub(crate) struct PlanArgs {
     /// Without it, all layouts that make sense are shown
     #[arg(long, value_name = "WORDS")]
     layout: Vec<String>,
-    /// Sort the layouts by what serves this best
+    /// Goal by which the layouts are sorted
     #[arg(long = "for", value_name = "GOAL", conflicts_with = "layout")]
     #[arg(value_parser = ["capacity", "safety", "speed", "balance"])]
     goal: Option<String>,
@@ -42,7 +42,8 @@ pub(crate) struct PlanArgs {
     /// The drives are whole disks, which OpenZFS partitions; otherwise files or partitions
     #[arg(long)]
     whole_disks: bool,
-    /// Whose rules of keeping space back: 2014 (until 0.6.3), 2015 (0.6.4), 2019 (0.8), 2021 (2.1)
+    /// OpenZFS release of the slop space rules: 2014 (until 0.6.3), 2015 (0.6.4), 2019 (0.8), 2021
+    /// (2.1)
     #[arg(long, value_name = "YEAR", default_value = "2021")]
     #[arg(value_parser = ["2014", "2015", "2019", "2021"])]
     slop: String,
@@ -50,7 +51,7 @@ pub(crate) struct PlanArgs {
     drive_args: DriveArgs,
     #[command(flatten)]
     usage: UsageArgs,
-    /// Play 5 years of each layout this many times, besides calculating
+    /// Also simulate 5 years of each layout this many times
     #[arg(long, value_name = "TIMES", default_value_t = 0, default_missing_value = "100000")]
     #[arg(num_args = 0..=1, value_parser = clap::value_parser!(u64).range(..=100_000_000))]
     simulate: u64,
@@ -71,9 +72,9 @@ pub(crate) struct PlanArgs {
     json: bool,
 }
 
-/// What a drive is like.
+/// The properties of a drive.
 #[derive(clap::Args, Debug)]
-#[command(next_help_heading = "What a drive is like")]
+#[command(next_help_heading = "Properties of a drive")]
 struct DriveArgs {
     /// The class of drive, which sets the figures below where they are not given
     #[arg(long, default_value = "nas")]
@@ -91,7 +92,7 @@ struct DriveArgs {
     /// Chance that a bit cannot be read: 1e-14
     #[arg(long, value_name = "CHANCE")]
     ure: Option<f64>,
-    /// What a drive draws in the mean
+    /// Mean power of a drive
     #[arg(long, value_name = "WATTS")]
     watts: Option<f64>,
 }
@@ -106,16 +107,16 @@ struct UsageArgs {
     /// Hours from a failure until a replacement begins to be filled
     #[arg(long, value_name = "HOURS", default_value_t = 24.0)]
     wait: f64,
-    /// What a drive costs: 90, or by size 4TB=90,8TB=150
+    /// Price of a drive: 90, or by size 4TB=90,8TB=150
     #[arg(long, value_name = "PRICES")]
     price: Option<String>,
-    /// What a kWh costs
+    /// Price of a kWh
     #[arg(long, value_name = "PRICE", default_value_t = 0.30)]
     kwh: f64,
 }
 
 impl PlanArgs {
-    /// Answers.
+    /// Runs the command.
     pub(crate) fn run(&self) -> CommandResult {
         let question = self.build_question()?;
         let answer = if self.layout.is_empty() {
@@ -171,7 +172,7 @@ impl DriveArgs {
         let speed = match &self.drive_speed {
             None => usual.bytes_per_second,
             Some(text) => planner::parse_rate(text)
-                .ok_or_else(|| Failure::usage(format!("'{text}' is no speed: write 180MB")))?,
+                .ok_or_else(|| Failure::usage(format!("'{text}' is not a speed: write 180MB")))?,
         };
         Ok(DriveSpec {
             bytes_per_second: speed,
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_says_what_is_planned() {
+    fn arguments_describe_the_plan() {
         let words =
             "--drives 2x4TB,1x3TB --class enterprise --afr 2 --drive-speed 200MB/s --fill 50";
         let question = parse_question(&words.split(' ').collect::<Vec<_>>()).unwrap();

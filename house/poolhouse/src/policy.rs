@@ -15,8 +15,8 @@ use crate::{print, time};
     after_help = "Policies are sections of config.toml (`poolhouse config path` shows where it is):
 
   [[policy]]
-  dataset = \"tank/photos\"     # and all below it, unless recursive = false
-  hourly = 24                 # how many of each kind are kept
+  dataset = \"tank/photos\"     # and its descendants, unless recursive = false
+  hourly = 24                 # the number of each kind to keep
   daily = 30
   monthly = 6
 

@@ -1,4 +1,4 @@
-//! What all commands that read pools have in common: where to look, as of when, with which keys.
+//! The common arguments of commands that read pools: the search path, the txg, the keys.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use engine::{ImportPoint, OpenOptions, RescuePool, Search};
 use crate::outcome::Failure;
 use crate::{keys, print};
 
-/// Where nobody says where to look.
+/// The default search path.
 const DEFAULT_SEARCH_PATH: &str = "/dev";
 
 /// The options of all commands that read pools.
@@ -24,7 +24,8 @@ pub(crate) struct PoolArgs {
     /// the raw bytes; may be repeated
     #[arg(long, value_name = "DATASET=FILE", global = true, help_heading = "Which pool")]
     key: Vec<String>,
-    /// Read the pool as of this transaction group; `rescue scan -v` lists those that still stand
+    /// Read the pool as of this transaction group; `rescue scan -v` lists those that are still
+    /// complete
     #[arg(long, value_name = "N", global = true, help_heading = "Which pool")]
     #[arg(conflicts_with_all = ["rewind", "checkpoint"])]
     txg: Option<u64>,
@@ -34,7 +35,7 @@ pub(crate) struct PoolArgs {
     /// Read the pool as of its checkpoint
     #[arg(long, global = true, help_heading = "Which pool")]
     checkpoint: bool,
-    /// Leave out what a crash left in the intent logs
+    /// Ignore the intent logs that a crash left
     #[arg(long, global = true, help_heading = "Which pool")]
     no_zil: bool,
     /// Print facts as JSON
@@ -43,13 +44,13 @@ pub(crate) struct PoolArgs {
 }
 
 impl PoolArgs {
-    /// Looks for pools where the user says.
+    /// Searches for pools in the user's paths.
     pub(crate) fn search(&self) -> Search {
         let paths = self.paths();
         if self.deep { engine::search_deep(&paths) } else { engine::search(&paths) }
     }
 
-    /// Where the user says to look.
+    /// The user's search paths.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
         if self.paths.is_empty() {
             vec![PathBuf::from(DEFAULT_SEARCH_PATH)]
@@ -69,8 +70,8 @@ impl PoolArgs {
         OpenOptions { import_point: moment, no_zil: self.no_zil }
     }
 
-    /// Opens the pool of that name or guid, and loads the keys that were given for it. What is
-    /// missing, though it can be done without, is said on standard error.
+    /// Opens the pool of that name or guid, and loads its keys. Missing devices and other tolerable
+    /// problems are printed on standard error.
     pub(crate) fn open(&self, pool: &str) -> Result<RescuePool, Failure> {
         let pool = self.search().open(pool, &self.open_options())?;
         for event in pool.events() {
@@ -80,10 +81,9 @@ impl PoolArgs {
         Ok(pool)
     }
 
-    /// Opens the pool in which `target` lies (`POOL/FS@SNAP:/PATH`: the pool is what stands before
-    /// the first of `/`, `@`, `:`), and unlocks the dataset with that name and those below it, as
-    /// far as there are keys: those given, those whose place the pool knows, those that the user
-    /// types in.
+    /// Opens the pool of `target` (`POOL/FS@SNAP:/PATH`: the pool is the part before the first of
+    /// `/`, `@`, `:`), and loads the keys of the dataset with that name and its descendants, as far
+    /// as possible: given keys, keys at their keylocation, and keys that the user types.
     pub(crate) fn open_unlocked(&self, target: &str) -> Result<RescuePool, Failure> {
         let pool = self.open(pool_name(target))?;
         let dataset = target.split([':', '@']).next().unwrap_or(target);

@@ -1,4 +1,4 @@
-//! What goes to standard error: errors, warnings. And JSON to standard output.
+//! Output to standard error: errors, warnings. And JSON to standard output.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -19,12 +19,12 @@ pub(crate) fn error(what: &dyn Display) {
     print_message("error", "31", what);
 }
 
-/// Says what the user should know, though the work goes on.
+/// Prints a warning; the work continues.
 pub(crate) fn warning(what: &dyn Display) {
     print_message("warning", "33", what);
 }
 
-/// Says what goes on, where that may take long.
+/// Prints the present step of long work.
 pub(crate) fn info(what: &dyn Display) {
     print_message("note", "36", what);
 }
@@ -40,7 +40,7 @@ fn print_message(word: &str, colour: &str, what: &dyn Display) {
         return;
     }
     let colourful = err.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    // there is nobody left to tell if this fails
+    // an error of this output cannot be reported
     let _ = if colourful {
         writeln!(err, "\x1b[1;{colour}m{word}:\x1b[0m {what}")
     } else {

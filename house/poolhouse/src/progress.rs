@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A progress bar; nothing is shown where nobody would see it.
+/// A progress bar; it is shown on a terminal only.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -15,7 +15,7 @@ const SIZED_TEMPLATE: &str = "{bar:24} {percent:>3}% {bytes:>11} of {total_bytes
 const UNSIZED_TEMPLATE: &str = "{spinner} {bytes:>11} {bytes_per_sec:>13} {elapsed:>4} {msg}";
 
 impl Progress {
-    /// A bar for so many bytes; 0: nobody knows how many.
+    /// A bar for this many bytes; 0: unknown.
     pub(crate) fn new(total: u64, quiet: bool) -> Self {
         let seen = !quiet && std::io::stderr().is_terminal();
         let target = if seen { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -30,12 +30,12 @@ impl Progress {
         Self { bar }
     }
 
-    /// So many bytes more are done.
+    /// Adds this many finished bytes.
     pub(crate) fn add_bytes(&self, bytes: u64) {
         self.bar.inc(bytes);
     }
 
-    /// What the work is at.
+    /// Sets the present step.
     pub(crate) fn set_message(&self, what: &str) {
         if !self.bar.is_hidden() {
             let short: String = what.chars().rev().take(40).collect();
@@ -43,12 +43,12 @@ impl Progress {
         }
     }
 
-    /// Says something in spite of the bar.
+    /// Prints a line above the bar.
     pub(crate) fn print_warning(&self, what: &dyn std::fmt::Display) {
         self.bar.suspend(|| crate::print::warning(what));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }

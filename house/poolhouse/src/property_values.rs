@@ -1,4 +1,4 @@
-//! Properties as people give them, their values as people read them, and kinds of datasets.
+//! Reads and prints properties and their values, and types of datasets.
 
 use units::{human_bytes, human_space};
 
@@ -51,7 +51,7 @@ pub(crate) fn check_unique(properties: &[(String, String)]) -> Result<(), Failur
 pub(crate) fn parse_assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("NAME=VALUE is wanted".to_owned()),
+        _ => Err("NAME=VALUE is expected".to_owned()),
     }
 }
 
@@ -74,7 +74,8 @@ pub(crate) fn parse_types(types: &[String]) -> Result<Vec<String>, Failure> {
                 Some(kind) if !name.is_empty() => kinds.push((**kind).to_owned()),
                 _ => {
                     let known = DATASET_TYPES.join(", ");
-                    let what = format!("-t {name}: there is no such type; {known}, all");
+                    let what =
+                        format!("-t {name}: this type does not exist; choose from: {known}, all");
                     return Err(Failure::usage(what));
                 }
             },
@@ -83,7 +84,7 @@ pub(crate) fn parse_types(types: &[String]) -> Result<Vec<String>, Failure> {
     Ok(kinds)
 }
 
-/// A value as people read it.
+/// A value in printed form.
 pub(crate) fn format_value(property: &str, value: &str) -> String {
     if property.ends_with("ratio") && value.parse::<f64>().is_ok() {
         return format!("{value}x");
@@ -103,12 +104,12 @@ pub(crate) fn format_value(property: &str, value: &str) -> String {
     }
 }
 
-/// Whether it is what an owner may use.
+/// Whether it is an owner's quota.
 fn is_owner_quota(property: &str) -> bool {
     property.contains("quota@")
 }
 
-/// Whether it is what an owner uses, or may use.
+/// Whether it is an owner's usage or quota.
 fn is_owner_property(property: &str) -> bool {
     is_owner_quota(property) || property.contains("used@")
 }

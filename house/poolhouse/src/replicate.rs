@@ -14,11 +14,11 @@ use crate::{print, time};
 #[derive(clap::Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "All snapshots are copied: in full the first time, then what changed since the newest snapshot that both
-sides have. A copy that was cut goes on where it stopped. Another host needs nothing but its `zfs`
-command, of OpenZFS or Poolhouse, and ssh without a password.
+    after_help = "All snapshots are copied: in full the first time, then the changes since the newest common snapshot. An
+interrupted copy resumes where it stopped. Another host needs only its `zfs` command, of OpenZFS or
+Poolhouse, and ssh without a password.
 
-Copies that are made by the clock are sections of config.toml:
+Scheduled copies are sections of config.toml:
 
   [[replica]]
   name = \"offsite\"
@@ -37,7 +37,7 @@ pub(crate) struct ReplicateArgs {
     daemon: DaemonArgs,
     #[command(subcommand)]
     command: Option<Command>,
-    /// What is below the source, too
+    /// Include the descendants of the source
     #[arg(short = 'r')]
     recursive: bool,
     /// The file system or volume

@@ -16,7 +16,7 @@ use crate::print;
 use crate::property_values::parse_assignment;
 use crate::table::{Align, Table, escape_control};
 
-/// Share datasets over the network, and see who uses them
+/// Share datasets over the network, and list the clients
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Shares are in config.toml as [[share]]; `add` and `remove` change that file and keep its comments.
@@ -24,12 +24,12 @@ The properties sharenfs and sharesmb share file systems, too. A protocol listens
 says so. Volumes are shared by nbd, iscsi and nvme, file systems by nfs and smb.
 
   [nbd]
-  listen = \"0.0.0.0:10809\"      every network; a port alone is this machine
+  listen = \"0.0.0.0:10809\"      every network; a port alone means this machine only
 
   [[share]]
   protocol = \"nbd\"
   dataset = \"tank/disk\"
-  networks = \"10.0.0.0/24\"      without it this machine alone
+  networks = \"10.0.0.0/24\"      without it this machine only
 
 Examples:
   poolhouse config set nbd.listen 0.0.0.0:10809
@@ -51,7 +51,7 @@ enum Command {
     Add(AddArgs),
     /// Remove a share from the configuration file
     Remove(RemoveArgs),
-    /// Take over the shares of another server from its configuration files
+    /// Import the shares of another server from its configuration files
     Import(ImportArgs),
     /// Show the shares with their clients, and why one is not served
     Status(StatusArgs),
@@ -98,11 +98,11 @@ struct RemoveArgs {
     /// nfs, smb, iscsi, nbd or nvme
     #[arg(value_parser = parse_protocol)]
     protocol: Protocol,
-    /// The dataset, or the name that clients ask for
+    /// The dataset, or its name for clients
     name: String,
 }
 
-/// Take over the shares of another server from its configuration files
+/// Import the shares of another server from its configuration files
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Files: exports of the kernel's NFS server, smb.conf of Samba, targets.conf of tgt, scst.conf,
@@ -119,7 +119,7 @@ struct ImportArgs {
     /// Only show what would be added
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// The format of the files; without it their names tell it
+    /// The format of the files; the default depends on their names
     #[arg(long, value_parser = parse_format, value_name = "FORMAT")]
     format: Option<ShareFileFormat>,
     /// The files
@@ -257,7 +257,7 @@ fn access(share: &ShareState) -> &'static str {
     if share.read_only { "ro" } else { "rw" }
 }
 
-/// Prints the shares of a file: those that were taken over as the configuration has them.
+/// Prints the shares of a file: imported ones in the form of the configuration.
 fn print_import(file: &str, done: &ImportedShares, out: &mut dyn Write) -> io::Result<()> {
     for share in &done.added {
         writeln!(out, "\n# {}: {}", escape_control(file), escape_control(&share.origin))?;

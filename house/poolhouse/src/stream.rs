@@ -11,8 +11,8 @@ use crate::print;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   poolhouse stream dump -v photos.zstream
-  poolhouse stream check photos.zstream       is the file whole?
-  poolhouse stream token 1-c740b4779-...      where does a receive go on?")]
+  poolhouse stream check photos.zstream       is the file complete?
+  poolhouse stream token 1-c740b4779-...      where does a receive resume?")]
 pub(crate) struct Stream {
     #[command(subcommand)]
     command: Command,
@@ -24,7 +24,7 @@ enum Command {
     Dump(DumpArgs),
     /// Verify the checksums of a stream; a damaged or cut one is an error
     Check(CheckArgs),
-    /// Show what a receive_resume_token says
+    /// Show the contents of a receive_resume_token
     Token(TokenArgs),
 }
 
@@ -37,7 +37,7 @@ struct CheckArgs {
     file: PathBuf,
 }
 
-/// Show what a receive_resume_token says
+/// Show the contents of a receive_resume_token
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:
   poolhouse stream token $(poolhouse zfs get -Ho value receive_resume_token tank/photos)")]
@@ -63,7 +63,7 @@ struct DumpArgs {
 }
 
 impl Stream {
-    /// Does what was asked for.
+    /// Runs the command.
     pub(crate) fn run(&self) -> CommandResult {
         match &self.command {
             Command::Dump(args) => args.run(),

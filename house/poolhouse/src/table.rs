@@ -1,4 +1,4 @@
-//! Tables for people: columns aligned, as wide as they must be.
+//! Tables: aligned columns, as wide as needed.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ pub(crate) enum Align {
     Right,
 }
 
-/// A table in the making.
+/// A table under construction.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     indent: usize,
@@ -109,7 +109,7 @@ mod tests {
     use super::{Align, Table, escape_control, escape_terminal};
 
     #[test]
-    fn columns_are_aligned_and_lines_end_with_their_text() {
+    fn columns_are_aligned_without_trailing_spaces() {
         let mut table = Table::with_header(&[("NAME", Align::Left), ("USED", Align::Right)]);
         table.add_row(["tank/long".to_owned(), "1K".to_owned()]);
         let mut out = Vec::new();

@@ -1,9 +1,9 @@
-//! Times as people read them.
+//! Formats times.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// Seconds since 1970 as local time, "2026-11-21 09:30:05+01:00"; "-" for 0, which is no time.
+/// Seconds since 1970 as local time, "2026-11-21 09:30:05+01:00"; "-" for 0, which is not a time.
 pub(crate) fn format_local(seconds: u64) -> String {
     format_in_zone(seconds, TimeZone::system(), "%Y-%m-%d %H:%M:%S%:z")
 }
@@ -28,12 +28,12 @@ pub(crate) fn format_zfs(seconds: u64) -> String {
     format_in_zone(seconds, TimeZone::system(), "%a %b %e %H:%M %Y")
 }
 
-/// Now, as RFC 3339 has it.
+/// Now, in RFC 3339 form.
 pub(crate) fn now_rfc3339() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// The same to the minute, as tables have it.
+/// The same to the minute, for tables.
 pub(crate) fn format_minutes(seconds: u64) -> String {
     format_in_zone(seconds, TimeZone::system(), "%Y-%m-%d %H:%M")
 }

@@ -69,9 +69,9 @@ struct ListArgs {}
 /// Roll the backups of a user back to a snapshot
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "For a Mac that says that it must create a new backup, since a verification failed: its backups become
-what they were after an earlier backup, and the Mac goes on from there. It is disconnected first. Backups
-that were made after the snapshot are lost.
+    after_help = "For a Mac that must create a new backup because a verification failed: its backups are rolled back
+to an earlier backup, and the Mac continues from there. It is disconnected first. Backups
+after the snapshot are lost.
 
 Examples:
   poolhouse timemachine rollback anna

@@ -10,7 +10,7 @@ use crate::outcome::{CommandResult, Outcome};
 use crate::table::{Align, Table};
 use crate::{print, time};
 
-/// Show the UPS, and what the daemon does when the power fails
+/// Show the UPS, and the actions on a power failure
 #[derive(clap::Args, Debug)]
 #[command(after_help = "The daemon reads a UPS from NUT (upsd) or apcupsd, and acts by stages:
 
@@ -91,7 +91,7 @@ fn rows(status: &UpsStatus) -> Vec<(&'static str, String)> {
         rows.extend(reading.runtime.map(|seconds| ("runtime", minutes(seconds))));
         rows.extend(reading.load.map(|percent| ("load", format!("{percent}%"))));
         if reading.needs_battery {
-            rows.push(("battery", "the UPS asks for a new one".to_owned()));
+            rows.push(("battery", "must be replaced".to_owned()));
         }
     }
     rows.push(("stage", status.stage.as_str().to_owned()));

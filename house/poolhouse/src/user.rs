@@ -12,8 +12,8 @@ use crate::table::{Align, Table};
 /// Manage the users of SMB shares and their passwords
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "A user has a password for SMB, and on files the rights of a user of the system, which must exist.
-The password is asked for on the terminal, or is the first line of standard input. Samba's own users in
+    after_help = "A user has a password for SMB, and on files the rights of a system user, which must exist.
+The password is typed on the terminal, or is the first line of standard input. Samba's own users in
 /etc/samba are neither read nor changed.
 
 Examples:
@@ -47,7 +47,7 @@ enum Command {
 struct AddArgs {
     /// The name with which clients log in
     name: String,
-    /// The user of the system whose rights it has; without it the one of the same name
+    /// The system user whose rights it has; the default is the one of the same name
     #[arg(long, value_name = "USER")]
     system_user: Option<String>,
 }

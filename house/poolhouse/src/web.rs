@@ -10,7 +10,7 @@ use crate::print;
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "The dashboard is off until an address and a password are set. The link of `web setup` sets the
-password once. Connections are not encrypted: use another address than loopback only in a network that you trust.
+password once. Connections are not encrypted: use another address than loopback only in a trusted network.
 
 Examples:
   poolhouse config set web.listen 127.0.0.1:8080
@@ -36,7 +36,7 @@ enum Command {
 
 /// Print a link by which the password can be set once
 #[derive(clap::Args, Debug)]
-#[command(after_help = "A forgotten password is set anew in the same way.
+#[command(after_help = "A forgotten password is reset in the same way.
 
 Example:
   poolhouse web setup")]

@@ -1,7 +1,7 @@
 //! Pictures as PNG: a heavy dependency, kept to itself.
 //!
-//! Letters come from two small fonts in the program, so that a picture looks the same on a machine
-//! without any, and nobody's own are looked for.
+//! Two small fonts in the program give the letters, so that a picture looks the same on every
+//! machine. The system's fonts are not used.
 #![forbid(unsafe_code)]
 
 use std::sync::{Arc, LazyLock};
@@ -25,7 +25,7 @@ pub enum Error {
     /// It is not as SVG must be.
     #[error("the picture cannot be painted: {why}")]
     InvalidSvg {
-        /// What is wrong with it.
+        /// The error.
         why: String,
     },
     /// It would have more points than there is memory for.

@@ -24,7 +24,7 @@ pub struct Listen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Share {
-    /// The name that clients ask for.
+    /// The name for clients.
     pub name: String,
     /// The directory on which its file system is mounted.
     pub directory: PathBuf,
@@ -58,12 +58,13 @@ pub struct Conf {
     pub listen: Listen,
     /// The shares.
     pub shares: Vec<Share>,
-    /// The system user whom smbd serves; none: smbd runs as root and serves all.
+    /// The system user that smbd serves; none: smbd runs as root and serves all.
     pub single_user: Option<String>,
 }
 
-/// Options that do not depend on anything. Every share has the module fruit: a Mac asks for its extensions once, at
-/// the first share. Previous Versions are the snapshots in `.zfs/shadow`, also of file systems mounted within a share.
+/// Options that depend on nothing. Every share has the module fruit: a Mac queries its extensions
+/// once, at the first share. Previous Versions are the snapshots in `.zfs/shadow`, also of file
+/// systems mounted within a share.
 const FIXED: &str = "
   server role = standalone server
   server string = Poolhouse
@@ -295,7 +296,7 @@ mod tests {
         ] {
             assert!(text("options", bad.clone()).is_err(), "{bad:?}");
         }
-        // a share for nobody is not one for everybody
+        // an empty list of users must not mean everybody
         let closed =
             Share { networks: Vec::new(), ..share("a", Path::new("/tank").to_str().unwrap()) };
         assert!(text("options", closed).unwrap().contains("hosts deny = ALL"));

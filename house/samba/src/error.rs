@@ -1,8 +1,8 @@
-//! Why Samba does not do what it should.
+//! Errors of Samba.
 
 use crate::Version;
 
-/// Why Samba does not do what it should.
+/// The reason why an operation of Samba failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A program of Samba is not installed.
@@ -24,7 +24,7 @@ pub enum Error {
         fixed: Version,
     },
     /// The text of a program is not understood.
-    #[error("{program} says what this version of Poolhouse does not understand: {text}")]
+    #[error("this version of Poolhouse does not understand the output of {program}: {text}")]
     Output {
         /// The program.
         program: &'static str,
@@ -70,9 +70,9 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// There is no such user of the system.
+    /// The system user does not exist.
     #[error(
-        "there is no system user '{name}': create it with useradd(8), or name another one with --system-user"
+        "system user '{name}' does not exist: create it with useradd(8), or name another one with --system-user"
     )]
     NoSystemUser {
         /// The name.
@@ -88,7 +88,7 @@ pub enum Error {
         /// The other system user.
         name: String,
     },
-    /// There is such a user already.
+    /// The user exists already.
     #[error("user '{name}' exists already: `poolhouse user passwd {name}` sets the password")]
     UserExists {
         /// The name.
@@ -104,7 +104,7 @@ pub enum Error {
         /// Its user.
         name: String,
     },
-    /// There is no such user.
+    /// The user does not exist.
     #[error("there is no user '{name}': `poolhouse user list` shows them")]
     NoSuchUser {
         /// The name.

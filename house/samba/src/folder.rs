@@ -23,7 +23,7 @@ const PRIVATE_MODE: u32 = 0o700;
 const PASSABLE_MODE: u32 = 0o711;
 
 impl Folder {
-    /// Opens the folders, and creates what they lack.
+    /// Opens the folders, and creates the missing parts.
     pub fn create(path: &Path, run: &Path) -> Result<Self> {
         let folder = Self { path: path.to_owned(), run: run.to_owned() };
         for dir in [folder.path.clone(), folder.private(), folder.state()] {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, Folder, Result, Version};
 
-/// Folders beside those of PATH, which of ordinary users lacks some.
+/// Folders besides those of PATH, because the PATH of ordinary users lacks some.
 const FOLDERS: [&str; 5] =
     ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin", "/usr/local/samba/sbin"];
 /// The time that a program has, apart from smbd.
@@ -81,7 +81,7 @@ fn run(program: &'static str, command: &mut Command, input: &str) -> Result<Outp
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // a program that does not read it says why
+        // a program that does not read it reports the reason
         let _ = stdin.write_all(input.as_bytes());
     }
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -112,7 +112,7 @@ fn run(program: &'static str, command: &mut Command, input: &str) -> Result<Outp
 fn read_all(from: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
     if let Some(mut from) = from {
-        // what came before an error is shown
+        // output before an error is shown
         let _ = from.read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()

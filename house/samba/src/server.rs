@@ -53,7 +53,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// The files with the process ids of smbd and of its helper for lists of shares.
 const PID_FILES: [&str; 2] = ["smbd.pid", "samba-dcerpcd.pid"];
 
-/// The system user whom smbd serves alone; none: this process is root.
+/// The system user that smbd serves alone; none: this process is root.
 pub(crate) fn single_user() -> Option<String> {
     (!nix::unistd::geteuid().is_root()).then(own_user)
 }
@@ -77,8 +77,8 @@ impl Server {
         Folder::write(&folder.conf(), &conf.text(folder)?)
     }
 
-    /// Starts smbd with the smb.conf that was written, and waits until it listens. If it does not, it is started
-    /// again and again: [`Self::problem`] says why.
+    /// Starts smbd with the present smb.conf, and waits until it listens. If it does not, it is
+    /// restarted repeatedly: [`Self::problem`] has the reason.
     pub fn start(programs: Programs, folder: Folder, listen: Listen, log: LogLine) -> Result<Self> {
         if single_user().is_none() {
             folder.check_reachable()?;
@@ -150,7 +150,7 @@ impl Server {
         Ok(())
     }
 
-    /// The clients and their files. Samba tells them to root alone: an ordinary user sees none.
+    /// The clients and their files. Samba shows them to root only: an ordinary user sees none.
     pub fn status(&self) -> Result<Status> {
         if self.shared.state.lock().process.is_none() || single_user().is_some() {
             return Ok(Status::default());

@@ -1,4 +1,4 @@
-//! The state of an smbd, as `smbstatus --json` tells it.
+//! The state of an smbd, from `smbstatus --json`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -123,7 +123,7 @@ mod tests {
 
     use super::Status;
 
-    /// What Samba 4.17.12 says of a client with an open file, shortened.
+    /// The output of Samba 4.17.12 for a client with an open file, shortened.
     const TEXT: &str = r#"{"version": "4.17.12-Debian", "smb_conf": "d/smb.conf",
       "sessions": {"154469211": {"session_id": "154469211", "server_id": {"pid": "16832"}, "uid": 0,
         "username": "root", "remote_machine": "127.0.0.1"}},

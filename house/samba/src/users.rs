@@ -23,7 +23,7 @@ pub struct UserName(String);
 pub struct User {
     /// The name with which clients log in.
     pub name: String,
-    /// The user of the system whose rights it has.
+    /// The system user whose rights it has.
     pub system_user: String,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for UserName {
 }
 
 impl Users {
-    /// The users of an smbd, whose smb.conf was written.
+    /// The users of an smbd, whose smb.conf exists.
     pub fn new(programs: Programs, folder: Folder) -> Self {
         Self { programs, folder }
     }

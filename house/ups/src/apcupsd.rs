@@ -17,7 +17,7 @@ use crate::connection::Connection;
 use crate::reading::whole_number;
 use crate::{PowerSource, Reading, UpsError};
 
-/// The fields of an answer, at most.
+/// The most fields of a reply.
 const MAX_FIELDS: usize = 500;
 /// The longest field in bytes.
 const MAX_FIELD: u16 = 4096;

@@ -11,7 +11,7 @@
 //! shutdown_after = 0                     # seconds on battery until the shutdown; 0: the battery decides
 //! shutdown_charge = 20                   # percent of charge
 //! shutdown_runtime = 300                 # seconds that the battery lasts
-//! resume_after = 30                      # seconds on line power until work goes on
+//! resume_after = 30                      # seconds on line power until work continues
 //! dead_time = 15                         # seconds of silence after a reading on battery until the shutdown
 //! secondaries_wait = 15                  # seconds for which the primary waits for the others
 //! shutdown_command = ["systemctl", "poweroff"]
@@ -50,7 +50,7 @@ pub struct UpsConfig {
     pub shutdown_charge: u64,
     /// The runtime in seconds at which the shutdown begins; 0: no limit.
     pub shutdown_runtime: u64,
-    /// Seconds on line power until work goes on.
+    /// Seconds on line power until work resumes.
     pub resume_after: u64,
     /// Seconds without contact, after a reading on battery, until the shutdown.
     pub dead_time: u64,
@@ -74,7 +74,7 @@ pub struct Thresholds {
     pub shutdown_charge: u64,
     /// The runtime in seconds at which the shutdown begins; 0: no limit.
     pub shutdown_runtime: u64,
-    /// Seconds on line power until work goes on.
+    /// Seconds on line power until work resumes.
     pub resume_after: u64,
     /// Seconds without contact, after a reading on battery, until the shutdown.
     pub dead_time: u64,
@@ -100,7 +100,7 @@ pub enum Role {
     /// Follows the primary, and may shut down earlier by its own limits.
     #[default]
     Secondary,
-    /// Tells the others to shut down, and shuts down last.
+    /// Makes the others shut down, and shuts down last.
     Primary,
 }
 

@@ -1,4 +1,4 @@
-//! A TCP connection to a UPS server: every step has a time limit, and every answer a largest size.
+//! A TCP connection to a UPS server: every step has a time limit, and every reply a maximum size.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};

@@ -1,9 +1,9 @@
 //! The reasons why a UPS could not be read.
 
-/// Why a UPS could not be read or told something.
+/// The reason why a UPS could not be read or controlled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpsError {
-    /// Nothing answers at the address.
+    /// No server listens at the address.
     #[error("the UPS server {server} cannot be reached: {why}")]
     Unreachable {
         /// The host and port.
@@ -36,7 +36,7 @@ pub enum UpsError {
         what: String,
     },
     /// The status has no word for the power source.
-    #[error("the UPS does not say whether it has line power; its status is '{status}'")]
+    #[error("the UPS status '{status}' does not tell whether it has line power")]
     NoPowerSource {
         /// The status words.
         status: String,

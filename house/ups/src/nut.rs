@@ -85,7 +85,7 @@ impl NutClient {
         count.ok_or_else(|| self.connection.malformed(&line))
     }
 
-    /// Tells every machine that the UPS feeds to shut down. Only the primary may do that.
+    /// Makes every machine that the UPS feeds shut down. Only the primary may do that.
     pub fn force_shutdown(&mut self) -> Result<(), UpsError> {
         let primary = "the role of the primary";
         let granted = self.request(primary, &format!("PRIMARY {}", self.ups));

@@ -17,17 +17,17 @@ pub enum PowerSource {
 pub struct Reading {
     /// The power source.
     pub source: PowerSource,
-    /// Whether the UPS says that its battery is nearly empty (`LB`).
+    /// Whether the UPS reports that its battery is nearly empty (`LB`).
     pub is_battery_low: bool,
-    /// Whether the primary machine told all to shut down (`FSD`).
+    /// Whether the primary machine ordered a shutdown (`FSD`).
     pub is_forced_shutdown: bool,
-    /// Whether the UPS asks for a new battery (`RB`).
+    /// Whether the UPS reports that its battery must be replaced (`RB`).
     pub needs_battery: bool,
     /// The charge of the battery in percent.
     pub charge: Option<u64>,
     /// The time in seconds that the battery lasts at this load, as the UPS estimates it.
     pub runtime: Option<u64>,
-    /// The load in percent of what the UPS can deliver.
+    /// The load in percent of the UPS's capacity.
     pub load: Option<u64>,
     /// The manufacturer and model.
     pub model: Option<String>,
@@ -35,7 +35,7 @@ pub struct Reading {
     pub status: String,
 }
 
-/// The whole part of a number that a server sent: "87.0 Percent" is 87. A negative number is no number here.
+/// The whole part of a number that a server sent: "87.0 Percent" is 87. A negative number is not a number here.
 pub(crate) fn whole_number(text: &str) -> Option<u64> {
     let number = text.split_whitespace().next()?;
     let whole = number.split('.').next()?;

@@ -18,7 +18,7 @@ pub enum Stage {
     /// Line power.
     #[default]
     Normal,
-    /// The battery feeds this machine; all work goes on.
+    /// The battery feeds this machine; all work continues.
     OnBattery,
     /// Scrubs and replication are stopped.
     Quiet,

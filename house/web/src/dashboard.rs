@@ -34,7 +34,7 @@ struct State {
 
 /// Why a login failed.
 pub(crate) enum LoginError {
-    /// The address has to wait so many seconds.
+    /// The address has to wait this many seconds.
     TooEarly(u64),
     /// The password is wrong.
     WrongPassword,
@@ -94,7 +94,7 @@ impl Dashboard {
         self.state.lock().sessions.count()
     }
 
-    /// The token for the forms of a session; nothing if there is no such session.
+    /// The token for the forms of a session; none if the session does not exist.
     pub(crate) fn session(&self, cookie: &str, is_use: bool) -> Option<Secret> {
         let now = self.backend.monotonic_seconds();
         self.state.lock().sessions.csrf(cookie, now, is_use)

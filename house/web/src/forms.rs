@@ -1,4 +1,5 @@
-//! What requests carry: the fields of a form, the session's cookie, and where a request comes from.
+//! The contents of requests: the fields of a form, the session's cookie, and the origin of a
+//! request.
 
 use axum::http::{HeaderMap, HeaderValue, header};
 
@@ -28,7 +29,8 @@ pub(crate) fn session_cookie(headers: &HeaderMap) -> Option<&str> {
     pairs.find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
 }
 
-/// The header that sets the session's cookie. The cookie stays on HTTP as well: the daemon speaks no TLS yet.
+/// The header that sets the session's cookie. The cookie is valid on HTTP as well: the daemon has
+/// no TLS yet.
 pub(crate) fn set_cookie(value: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(&format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict")).ok()
 }

@@ -1,4 +1,5 @@
-//! From a request to a page. There is one way in, [`Dashboard::answer`], and the gate stands in it.
+//! From a request to a page. All requests go through [`Dashboard::answer`], which checks the
+//! session.
 
 use std::sync::Arc;
 
@@ -173,7 +174,7 @@ impl Dashboard {
         };
         match self.log_in(address, parts.form.field("password").to_owned()).await {
             Ok(cookie) => {
-                // the session that the browser had ends: nobody keeps an older cookie alive
+                // the browser's session ends: no older cookie stays valid
                 self.close_session(session_cookie(&parts.headers).unwrap_or_default());
                 redirect("/", set_cookie(&cookie.0))
             }

@@ -1,7 +1,7 @@
-//! Sessions: who is logged in. They are in memory, so that a restart of the daemon ends them.
+//! Sessions: the logged-in browsers. They are in memory, so that a restart of the daemon ends them.
 //!
-//! The cookie holds 32 random bytes as digits. The table holds their hash: its memory shows no cookie. A cookie
-//! that the daemon did not make is never taken over.
+//! The cookie holds 32 random bytes as digits. The table holds their hash: its memory shows no
+//! cookie. A cookie that the daemon did not make is never accepted.
 
 use std::collections::HashMap;
 
@@ -54,8 +54,8 @@ impl Sessions {
         self.0.insert(hash(&cookie.0), Session { csrf, began: now, used: now });
     }
 
-    /// The token for the forms of a session; nothing if the session does not exist or ended. A request that a
-    /// page makes by itself is no use of the session.
+    /// The token for the forms of a session; none if the session does not exist or ended. A page's
+    /// own background requests do not extend the session.
     pub(crate) fn csrf(&mut self, cookie: &str, now: u64, is_use: bool) -> Option<Secret> {
         self.expire(now);
         let session = self.0.get_mut(&hash(cookie))?;

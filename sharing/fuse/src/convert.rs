@@ -23,7 +23,7 @@ pub(crate) fn to_errno(why: &Error) -> Errno {
     }
 }
 
-/// What came of something, as the kernel is told.
+/// The result of an operation in the kernel's error numbers.
 pub(crate) fn map_errno<T>(what: Result<T, Error>) -> Result<T, Errno> {
     what.map_err(|why| to_errno(&why))
 }
@@ -52,7 +52,7 @@ fn reason_errno(reason: Reason) -> Errno {
     }
 }
 
-/// The kind of a node, as the upper bits of a mode have it.
+/// The type of a node, in the upper bits of a mode.
 pub(crate) fn file_type_bits(kind: FileType) -> u32 {
     match kind {
         FileType::File => 0o100_000,
@@ -73,7 +73,7 @@ fn to_timespec(time: Time) -> Timespec {
 pub(crate) fn to_attr(from: &Attributes) -> Attr {
     Attr {
         ino: from.ino.get(),
-        // the kernel refuses a file whose size is no signed number
+        // the kernel refuses a file whose size is not a signed number
         size: from.size.min(i64::MAX.unsigned_abs()),
         blocks: from.allocated.div_ceil(512),
         atime: to_timespec(from.atime),
@@ -89,7 +89,7 @@ pub(crate) fn to_attr(from: &Attributes) -> Attr {
     }
 }
 
-/// What programs should read at a time; a power of two, as the kernel wants it.
+/// The preferred size of reads; a power of two, as the kernel requires.
 fn round_block_size(bytes: u64) -> u32 {
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).clamp(4096, 1 << 20);
     bytes.checked_next_power_of_two().unwrap_or(1 << 20)

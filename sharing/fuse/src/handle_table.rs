@@ -1,4 +1,4 @@
-//! What is open, by the number that the kernel knows it by.
+//! The open handles, by the number that the kernel knows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
-/// What is open.
+/// The table of open handles.
 pub(crate) struct HandleTable<T> {
     next_handle: AtomicU64,
     entries: RwLock<HashMap<u64, Arc<T>>>,
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_what_is_closed_to_go() {
+    fn removal_does_not_wait_for_the_drop() {
         let (handles, could_look) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
         let all = handles.get_or_init(HandleTable::new);
         let slow = all.insert(Arc::new(SlowDrop(Arc::clone(&handles), Arc::clone(&could_look))));
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_handle_is_gone_and_its_number_does_not_come_again() {
+    fn handle_numbers_are_never_reused() {
         let handles = HandleTable::new();
         let first = handles.insert(Arc::new("a"));
         assert_eq!(handles.get(first).as_deref(), Some(&"a"));

@@ -25,11 +25,11 @@ const FS_IOC32_SETFLAGS: u32 = 0x4004_6602;
 const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
 const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
 
-/// Flags as the one word has them, and as the other.
+/// The flag bits of one interface, and those of the other.
 const FLAG_MAP: [(u32, u32); 4] = [(0x10, 0x8), (0x20, 0x10), (0x40, 0x80), (0x2000_0000, 0x200)];
 const PROJECT_OFFSET: usize = 12;
 
-/// Answers a question that changes nothing; none: it is another.
+/// Handles an ioctl that changes nothing; none: it is another.
 pub(crate) fn handle_get_ioctl(of: &Attributes, command: u32, room: u32) -> Option<Reply> {
     match command {
         FS_IOC_GETFLAGS | FS_IOC32_GETFLAGS => {
@@ -42,7 +42,7 @@ pub(crate) fn handle_get_ioctl(of: &Attributes, command: u32, room: u32) -> Opti
     }
 }
 
-/// What somebody wants to have set of a file that is as it is; none: nothing is to be set.
+/// The attributes that an ioctl sets on a file with these attributes; none: no change.
 pub(crate) fn parse_set_ioctl(
     by: &Credentials,
     of: &Attributes,
@@ -65,7 +65,7 @@ pub(crate) fn parse_set_ioctl(
         _ => return Err(Errno::NOTTY),
     };
     let flags = flags.ok_or(Errno::OPNOTSUPP)?;
-    // kernels before 5.13 leave to us who may
+    // kernels before 5.13 leave the permission check to the server
     let is_for_root = {
         let guarded = FileFlags::IMMUTABLE.union(FileFlags::APPEND_ONLY).to_linux();
         (flags ^ of.flags.to_linux()) & guarded != 0
@@ -80,8 +80,8 @@ pub(crate) fn parse_set_ioctl(
     Ok(Some(set).filter(|set| *set != SetAttributes::default()))
 }
 
-/// The flags of one word as another has them, `way` giving the bits of a flag in both; none: there are others
-/// among them.
+/// Translates flags between two interfaces; `way` gives the bits of a flag in both. None: there are
+/// unknown flags among them.
 fn translate_flags(word: u32, way: impl Fn((u32, u32)) -> (u32, u32)) -> Option<u32> {
     let (known, out) = FLAG_MAP.into_iter().map(way).fold((0, 0), |(known, out), (from, to)| {
         (known | from, if word & from != 0 { out | to } else { out })

@@ -1,12 +1,13 @@
 //! A pool as a mounted file system, without the kernel's ZFS.
 //!
 //! [`mount_tree`] mounts a tree of datasets ([`vfs::DatasetTree`]), read-only. Nothing changes while it is mounted,
-//! so the kernel keeps what it has read. It needs no root: fusermount3 does what only root may.
+//! so the kernel caches everything that it has read. It needs no root: fusermount3 does the
+//! privileged steps.
 //!
 //! [`mount_filesystem`] mounts a file system of an imported pool ([`vfs::PoolFileSystem`]), to read and write.
-//! The kernel checks permissions; all else is the business of `vfs`.
+//! The kernel checks permissions; `vfs` does the rest.
 //!
-//! [`mount_volumes`] mounts a directory of volumes as files: what loop devices have as their backing files.
+//! [`mount_volumes`] mounts a directory of volumes as files: the backing files of loop devices.
 #![forbid(unsafe_code)]
 
 mod convert;
@@ -29,5 +30,5 @@ pub use mount::{
 pub use mount_handle::{MountHandle, MountTable, unmount_dead};
 pub use volume_files::{VolumeFileId, VolumeFiles};
 
-/// What the kernel calls the root.
+/// The inode number that the kernel uses for the root.
 const ROOT_NODEID: u64 = 1;

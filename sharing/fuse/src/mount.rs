@@ -21,9 +21,9 @@ use crate::volume_server::VolumeServer;
 pub struct TreeMountOptions {
     /// Other users may look, too; then the kernel checks permissions.
     pub allow_other: bool,
-    /// What `mount` and `df` show as the source: the pool's name.
+    /// The source that `mount` and `df` show: the pool's name.
     pub source: String,
-    /// Questions do not come by io_uring, even where they could.
+    /// Do not use io_uring, even if the kernel supports it.
     pub no_io_uring: bool,
 }
 
@@ -37,34 +37,34 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Its programs cannot be run (exec=off).
     pub no_exec: bool,
-    /// Its programs run as whoever starts them (setuid=off).
+    /// Programs run without set-ID bits (setuid=off).
     pub no_setuid: bool,
     /// Its device nodes are dead (devices=off).
     pub no_devices: bool,
-    /// Reading is not noted (atime=off), as the kernel shows it; whoever answers must see to it.
+    /// Reads do not update the atime (atime=off), as the kernel shows it; the server implements it.
     pub no_atime: bool,
-    /// Questions do not come by io_uring, even where they could.
+    /// Do not use io_uring, even if the kernel supports it.
     pub no_io_uring: bool,
     /// The mount is of type `fuse`, even where the kernel forwards sync(2) to one of type `fuseblk`.
     pub without_syncfs: bool,
 }
 
-/// What follows `fuse.` or `fuseblk.` where the kernel shows kinds of file systems.
+/// The type after `fuse.` or `fuseblk.` in the kernel's list of mounts.
 const FUSE_SUBTYPE: &str = "poolhouse";
 
 /// Why a tree could not be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no such folder.
+    /// The folder does not exist.
     #[error("{dir}: {why}")]
     DirectoryAccess {
         /// The folder.
         dir: String,
-        /// What the system says.
+        /// The system's error.
         why: io::Error,
     },
     /// It is something else.
-    #[error("{dir} is no folder: a pool can be mounted on an empty folder only")]
+    #[error("{dir} is not a folder: a pool can be mounted on an empty folder only")]
     NotDirectory {
         /// The path.
         dir: String,
@@ -80,9 +80,9 @@ pub enum Error {
     Mount {
         /// The folder.
         dir: String,
-        /// What the system says.
+        /// The system's error.
         why: String,
-        /// What to do.
+        /// The command to type.
         hint: &'static str,
     },
     /// The root of the tree cannot be shown.
@@ -108,9 +108,9 @@ pub fn mount_tree(
     started.map(|(mounted, _)| mounted).map_err(|why| failed(&why))
 }
 
-/// Mounts a file system of a held pool on a folder, which is made if need be, and is removed again if
-/// it cannot be mounted there; what is in it is hidden meanwhile. The kernel checks permissions, unless the
-/// file system has NFSv4 ACLs, of which the kernel knows nothing.
+/// Mounts a file system of an imported pool on a folder, which is created if needed, and is removed
+/// again if the mount fails; its content is hidden meanwhile. The kernel checks permissions, unless
+/// the file system has NFSv4 ACLs, which the kernel does not know.
 ///
 /// `door` is the mount among the doors into the file system. Unmount it before the file system is destroyed, or the
 /// pool is exported. [`RollbackHandle`] rolls it back to a snapshot.
@@ -149,8 +149,8 @@ pub fn mount_filesystem(
     Ok((mounted, RollbackHandle::new(server, notices)))
 }
 
-/// Mounts a directory on an empty folder in which each volume of `files` is a file that only this process's user
-/// can open. What a program reads and writes there takes no way through the kernel's cache.
+/// Mounts a directory on an empty folder in which each volume of `files` is a file that only this
+/// process's user can open. The kernel's cache is bypassed.
 pub fn mount_volumes(files: &VolumeFiles, dir: &Path) -> Result<MountHandle, Error> {
     check_mountpoint(dir)?;
     let how = KernelMountOptions {
@@ -162,7 +162,7 @@ pub fn mount_volumes(files: &VolumeFiles, dir: &Path) -> Result<MountHandle, Err
         ..KernelMountOptions::default()
     };
     let server = || VolumeServer::new(files.clone());
-    // the requests of a loop device come from threads of the kernel, for which rings are no gain
+    // the requests of a loop device come from threads of the kernel, for which rings do not help
     let started = start_session(&server, dir, &how, false);
     started.map(|(mounted, _)| mounted).map_err(|why| Error::Mount {
         dir: dir.display().to_string(),
@@ -200,15 +200,15 @@ impl NewFolders {
 impl Drop for NewFolders {
     fn drop(&mut self) {
         for dir in self.0.iter().rev() {
-            // what somebody has put there meanwhile stays
+            // files that were put there meanwhile stay
             let _ = fs::remove_dir(dir);
         }
     }
 }
 
-/// Changes what may be done in what is mounted there, while it is in use; only root may. Where files
-/// are open to be written the kernel lets nobody make it read-only: then it is all the rest, and who
-/// answers refuses what would be changed.
+/// Changes the mount's options while it is in use; only root may. If files are open for writing,
+/// the kernel refuses to make it read-only. Then the other options change, and the server refuses
+/// writes.
 pub(crate) fn remount(dir: &Path, options: &MountOptions) -> io::Result<()> {
     let how = kernel_options("", options);
     match fusedev::remount(dir, &how) {
@@ -219,14 +219,14 @@ pub(crate) fn remount(dir: &Path, options: &MountOptions) -> io::Result<()> {
     }
 }
 
-/// Whether a folder is in a mounted FUSE file system: fusermount3, which is root's, sees nothing
-/// there of what is the user's alone.
+/// Whether a folder is in a mounted FUSE file system: fusermount3 runs as root, and root cannot
+/// look into another user's FUSE mount.
 fn is_inside_fuse_mount(dir: &Path) -> bool {
     const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
     rustix::fs::statfs(dir).is_ok_and(|facts| facts.f_type == FUSE_SUPER_MAGIC)
 }
 
-/// Has the kernel's questions answered: by io_uring where that is to be had.
+/// Starts serving the mount: by io_uring if possible.
 fn start_session<A: RequestHandler>(
     server: &dyn Fn() -> A,
     dir: &Path,
@@ -262,14 +262,14 @@ fn spawn_session(
     match fusedev::serve(device, &folder, Box::new(server), rings) {
         Ok(ended) => Ok((MountHandle::new(dir, ended), notices)),
         Err(why) => {
-            // nobody answers there
+            // no server answers there
             unmount_dead(dir);
             Err(why)
         }
     }
 }
 
-/// Has the kernel offer rings, which only root may ask of it; all works without.
+/// Enables io_uring for FUSE in the kernel, which only root may; without it everything works.
 fn enable_io_uring() {
     let _ = fs::write("/sys/module/fuse/parameters/enable_uring", "1");
 }
@@ -334,8 +334,8 @@ fn mount_hint(why: &io::Error, allow_other: bool) -> &'static str {
     }
 }
 
-/// Has the kernel read as far ahead as a request can be large; only root may ask for it, and all
-/// works without.
+/// Sets the kernel's read-ahead to the largest request; only root may, and everything works
+/// without.
 fn raise_readahead(dir: &Path) {
     let Ok(found) = fs::metadata(dir) else { return };
     let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));

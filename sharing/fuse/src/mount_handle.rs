@@ -1,8 +1,8 @@
 //! A tree that is mounted, and how it is unmounted.
 //!
-//! Only root may unmount; for others fusermount3 does it. What is in use stays, or is taken away by
-//! force: detached, so that nobody can go there any more, and its connection is aborted, so that
-//! those who are there get errors.
+//! Only root may unmount; for others fusermount3 does it. A mount in use stays, or is unmounted by
+//! force: it is detached, so that no path leads there any more, and its connection is aborted, so
+//! that programs in it get errors.
 
 use std::collections::HashSet;
 use std::fs;
@@ -22,24 +22,24 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use crate::filesystem::SnapshotMounts;
 use crate::mount::{MountOptions, remount};
 
-/// Where the kernel shows the connections of what is mounted, a folder for each.
+/// The directory of the kernel's FUSE connections.
 const FUSE_CONNECTIONS_PATH: &str = "/sys/fs/fuse/connections";
 
-/// Where the kernel tells what is mounted where, a line each, of which the third word is the device.
+/// The kernel's list of mounts, a line each; the third word is the device.
 const MOUNTINFO_PATH: &str = "/proc/self/mountinfo";
 
-/// How long to wait for the end of what somebody else unmounted.
+/// How long to wait for the end of a mount that another program unmounted.
 const SESSION_END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long the answers that are under way may take once a tree is unmounted.
+/// How long running requests may take once a tree is unmounted.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often it is tried to unmount what is in use. A program that somebody here has just started
-/// has all our files open for a moment.
+/// How often unmounting a busy mount is retried. A program that this process has just started has
+/// all our files open until its exec.
 const UNMOUNT_RETRIES: u32 = 5;
 const UNMOUNT_RETRY_DELAY: Duration = Duration::from_millis(40);
 
-/// What the kernel has mounted at a moment, as far as it tells.
+/// The kernel's list of mounts at a moment.
 pub struct MountTable(Option<HashSet<String>>);
 
 impl MountTable {
@@ -59,9 +59,9 @@ impl MountTable {
 /// A mounted tree. It is unmounted by force when this is dropped.
 pub struct MountHandle {
     dir: PathBuf,
-    /// What the kernel calls it: `0:42`.
+    /// The kernel's name of the device: `0:42`.
     device_id: Option<String>,
-    /// Where the kernel takes the word that nobody answers any more.
+    /// The file that aborts the connection.
     abort_path: Option<PathBuf>,
     session_end: Receiver<io::Result<()>>,
     has_ended: bool,
@@ -99,15 +99,15 @@ impl MountHandle {
         Some(end)
     }
 
-    /// Whether it is mounted. What somebody just unmounted may still be ending: that is waited for.
-    /// One that was detached while programs are in it is at no folder, and they are answered on.
+    /// Whether it is mounted. Waits for the end of an unmount by another program. A mount that was
+    /// detached while in use is at no folder, and its requests are still served.
     pub fn is_mounted(&mut self, table: &MountTable) -> bool {
         let is_somewhere = self.device_id.as_ref().is_none_or(|device| table.contains(device));
         self.wait_for_unmount(if is_somewhere { Duration::ZERO } else { SESSION_END_TIMEOUT })
             .is_none()
     }
 
-    /// Changes what may be done in it, whoever is in it; gives whether it could be: only root may.
+    /// Changes its mount options; returns whether that succeeded: only root may.
     pub fn set_options(&self, options: &MountOptions) -> bool {
         if let Some(snapshots) = &self.snapshots {
             snapshots.set_no_exec(options.no_exec);
@@ -115,18 +115,18 @@ impl MountHandle {
         self.is_on_top() && remount(&self.dir, options).is_ok()
     }
 
-    /// Whether it is what the folder shows: what is done by the folder's path is done to that. Nobody is asked, as who
-    /// answers may stand still.
+    /// Whether the folder shows this mount: operations on the folder's path then reach it. Sends no
+    /// request, because the pool may be suspended.
     fn is_on_top(&self) -> bool {
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         let shown = rustix::fs::statx(CWD, &self.dir, flags, StatxFlags::empty()).ok();
         let shown = shown.map(|shown| format!("{}:{}", shown.stx_dev_major, shown.stx_dev_minor));
-        // who cannot be told apart is taken for it
+        // an unreadable one counts as this mount
         shown.is_none() || self.device_id.is_none() || shown == self.device_id
     }
 
-    /// Unmounts it if nobody is in it, and nothing else is mounted over it; gives whether it is unmounted. Then all questions are
-    /// answered, and what they changed is with the pool.
+    /// Unmounts it if it is not in use, and nothing else is mounted over it; returns whether it is
+    /// unmounted. Then all requests are finished, and their changes are with the pool.
     pub fn try_unmount(&mut self) -> bool {
         if !self.is_mounted(&MountTable::current()) {
             return true;
@@ -186,8 +186,8 @@ impl MountHandle {
         false
     }
 
-    /// Tells the kernel that nobody answers any more. Where it cannot be told, those who are in it
-    /// are answered until they leave.
+    /// Aborts the connection. If that is impossible, requests of programs in it are served until
+    /// they leave.
     fn abort_connection(&self) -> bool {
         let Some(abort) = &self.abort_path else { return false };
         fs::write(abort, "1").is_ok() || (mount_fusectl() && fs::write(abort, "1").is_ok())
@@ -211,19 +211,19 @@ impl Drop for MountHandle {
     }
 }
 
-/// Has the kernel hand over what was written and it still keeps.
+/// Makes the kernel write out its dirty pages.
 fn sync_filesystem(dir: &Path) {
     let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     without_descriptors(|| {
         if let Ok(dir) = rustix::fs::open(dir, folder, Mode::empty()) {
-            // whoever wrote gets to hear of errors by fsync
+            // the writer gets its error from fsync
             let _ = rustix::fs::syncfs(dir);
         }
     });
 }
 
 fn unmount_dir(dir: &Path, flags: UnmountFlags) -> bool {
-    // the kernel may wait for the server's last answer, which is this process
+    // the kernel may wait for the server's last reply, and the server is this process
     match without_descriptors(|| rustix::mount::unmount(dir, flags)) {
         Ok(()) => true,
         Err(Errno::PERM) => {
@@ -237,14 +237,14 @@ fn unmount_dir(dir: &Path, flags: UnmountFlags) -> bool {
     }
 }
 
-/// Takes away what a program left mounted on a folder when it was killed.
+/// Removes a dead mount that a killed process left on a folder.
 pub fn unmount_dead(dir: &Path) {
-    // the kernel still knows a dead folder's attributes; only a file system's own figures are
-    // always asked for, and who asks in the moment of its death is told so in another word
+    // the kernel still caches a dead folder's attributes; only statfs always sends a request, and a
+    // request at the moment of the death gets another error
     let is_dead = |why: Errno| matches!(why, Errno::NOTCONN | Errno::CONNABORTED);
     while rustix::fs::statfs(dir).is_err_and(is_dead) {
         if !unmount_dir(dir, UnmountFlags::DETACH) {
-            // who mounts over it says why it cannot be
+            // a mount over it reports the reason of a failure
             return;
         }
     }

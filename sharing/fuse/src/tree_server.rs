@@ -1,4 +1,4 @@
-//! The kernel's questions, answered from the tree.
+//! The request handler of a read-only tree of datasets.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::convert::{file_type_bits, to_attr, to_errno};
 use crate::handle_table::HandleTable;
 use crate::ioctl;
 
-/// Answers the kernel.
+/// The request handler.
 pub(crate) struct TreeServer {
     tree: DatasetTree,
     root_ino: Ino,
@@ -30,7 +30,7 @@ const FOREVER: Duration = Duration::from_hours(365 * 24);
 const FOREVER_TIMEOUTS: CacheTimeouts = CacheTimeouts { entry: FOREVER, attr: FOREVER };
 
 const O_ACCMODE: i32 = 3;
-/// Writing, as access(2) is asked about it.
+/// The write bit of access(2).
 const W_OK: u32 = 2;
 
 pub(crate) const SEEK_DATA: i32 = 3;
@@ -42,12 +42,12 @@ impl TreeServer {
         Self { tree, root_ino, default_permissions, open_files, open_dirs }
     }
 
-    /// The kernel calls the root 1, whatever its number is.
+    /// The kernel calls the root 1, whatever its inode number is.
     fn to_ino(&self, node: u64) -> Ino {
         if node == ROOT_NODEID { self.root_ino } else { Ino::new(node) }
     }
 
-    /// Gives what was found, or tells the user too what cannot be read.
+    /// Returns the result, and reports unreadable files to the user as well.
     fn report_error<T>(&self, number: Ino, found: Result<T>) -> std::result::Result<T, Errno> {
         found.map_err(|why| {
             self.tree.report_unreadable(number, &why);
@@ -68,7 +68,7 @@ impl TreeServer {
     }
 }
 
-/// The value of an attribute, or its size where no room is offered.
+/// The value of an attribute, or its size if the buffer is empty.
 pub(crate) fn xattr_reply(value: Option<Vec<u8>>, room: u32) -> std::result::Result<Reply, Errno> {
     let value = value.ok_or(Errno::NODATA)?;
     let size = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
@@ -80,7 +80,7 @@ pub(crate) fn xattr_reply(value: Option<Vec<u8>>, room: u32) -> std::result::Res
 }
 
 /// Names of extended attributes for a user, each with a zero byte at its end. The kernel lets only
-/// root read those that are trusted, and leaves it to us to tell nobody else of them.
+/// root read trusted ones; the server hides their names from others.
 pub(crate) fn encode_xattr_names(names: &[Vec<u8>], uid: u32) -> Vec<u8> {
     let names = names.iter().filter(|name| uid == 0 || !name.starts_with(b"trusted."));
     names.flat_map(|name| name.iter().chain(&[0])).copied().collect()
@@ -152,7 +152,7 @@ impl RequestHandler for TreeServer {
 }
 
 impl TreeServer {
-    /// Answers questions about a node itself.
+    /// Handles requests about a node itself.
     fn handle_node_request(&self, node: Ino, ask: Request<'_>) -> ReplyResult {
         let tree = &self.tree;
         match ask {

@@ -45,7 +45,7 @@ impl VolumeFiles {
         VolumeFileId(id)
     }
 
-    /// Takes a file away, and with it the reference to its volume. Requests of programs that have it open fail.
+    /// Removes a file and its reference to the volume. Requests of programs that have it open fail.
     pub fn remove(&self, id: VolumeFileId) {
         let gone = self.0.units.write().remove(&id.0);
         // closing a volume takes its time, in which other requests need not wait

@@ -1,7 +1,8 @@
 //! A directory in which each volume is a file: the backing files of loop devices.
 //!
-//! The kernel asks for whole sectors, as loop devices do. A request of a suspended pool waits until the pool goes on,
-//! or until nothing is mounted any more. The directory cannot be listed: the daemon knows the names.
+//! The kernel reads and writes whole sectors, as loop devices do. A request on a suspended pool
+//! waits until the pool is resumed, or until the mount is gone. The directory cannot be listed: the
+//! daemon knows the names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,7 @@ const NO_TIMEOUTS: CacheTimeouts = CacheTimeouts { entry: Duration::ZERO, attr: 
 /// How often a request of a suspended pool is tried again.
 const SUSPEND_RETRY: Duration = Duration::from_millis(200);
 
-/// Answers the kernel.
+/// The request handler.
 pub(crate) struct VolumeServer {
     files: VolumeFiles,
 }
@@ -59,7 +60,8 @@ impl VolumeServer {
         Ok(Reply::entry(&attributes, 0, NO_TIMEOUTS))
     }
 
-    /// The kernel asks by file before it discards: what it may discard is a multiple of the block size.
+    /// The kernel gets the attributes before it discards: a discard is a multiple of the block
+    /// size.
     fn statfs(&self, id: u64) -> Reply {
         let block = self.unit(id).map_or(4096, |unit| unit.geometry().physical_block_size);
         Reply::statfs(&Statfs {
@@ -150,7 +152,7 @@ impl RequestHandler for VolumeServer {
     }
 }
 
-/// Has a request done. One of a suspended pool is repeated until the pool goes on.
+/// Runs a request. On a suspended pool it is repeated until the pool is resumed.
 fn run(
     asker: &RequestContext<'_>,
     unit: &dyn Lun,

@@ -22,7 +22,7 @@ pub(crate) struct RequestMessage<'a> {
 /// The result of one read.
 pub(crate) enum Received<'a> {
     Message(RequestMessage<'a>),
-    /// No request waits; only a device that does not block says so.
+    /// No request is waiting; only a non-blocking device returns this.
     Nothing,
     /// The file system is unmounted, or its connection was aborted.
     Ended,
@@ -64,7 +64,7 @@ fn split_message(message: &[u8], agreed: InitFlags) -> Option<RequestMessage<'_>
     Some(RequestMessage { header: head, body, payload: rest })
 }
 
-/// Gives an answer. Nobody is told if nobody waits for it any more.
+/// Sends a reply. A reply that no program waits for any more is dropped.
 pub(crate) fn write_reply(mut device: &File, unique: u64, told: Result<&[u8], Errno>) {
     let (error, bytes) = match told {
         Ok(bytes) => (0, bytes),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_access_list_takes_set_group_away_where_the_kernel_says_so() {
+    fn acl_clears_set_group_id_if_flagged() {
         let asked = |fields: &[u32], agreed| {
             let fields = fields.iter().flat_map(|field| field.to_ne_bytes());
             let after: Vec<u8> = fields.chain(*b"system.x\0abc").collect();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_forgets_it_tells_one_by_one_or_many_at_a_time() {
+    fn single_and_batch_forgets_are_read() {
         let nodes = |message: &[u8]| {
             let found = split(message).unwrap();
             let nodes = forgotten_nodes(&found.header, found.payload);

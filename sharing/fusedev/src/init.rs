@@ -1,11 +1,11 @@
-//! The first message: what the kernel can do, and what we want of it.
+//! The first message: the kernel's features, and the ones that the server uses.
 //!
 //! ```text
 //! asked:                                    answered:
 //!      0     4  major version, 4 minor           0     4  major version, 4 minor
 //!      8     4  bytes read ahead at most         8     4  bytes read ahead at most
 //!     12     4  flags, 16 further flags         12     4  flags
-//!     20        unused                          16     2  questions at a time that nobody waits for
+//!     20        unused                          16     2  background requests at a time
 //!                                               18     2  from how many on the kernel holds back
 //!                                               20     4  bytes of the largest write
 //!                                               24     4  nanoseconds that a clock's tick takes
@@ -20,15 +20,15 @@ use crate::wire::{FieldReader, MessageBuilder};
 
 /// Bytes of the largest request.
 pub const MAX_REQUEST_BYTES: u32 = 1 << 20;
-/// Questions that nobody waits for: reading ahead, closing.
+/// Requests in the background: reading ahead, closing.
 const MAX_BACKGROUND: u16 = 64;
 /// The kernel's own version that knows all that is needed: Linux 5.4.
 const MIN_MINOR: u32 = 31;
 const MAJOR: u32 = 7;
-/// What is spoken here.
+/// The version of the protocol.
 const MINOR: u32 = 45;
 
-/// What a kernel can do, or is asked to do.
+/// The features that a kernel offers, or is requested to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InitFlags(u64);
 
@@ -41,22 +41,22 @@ macro_rules! init_flags {
 init_flags! {
     /// Several reads of one file at a time.
     ASYNC_READ = 0;
-    /// Locks of bytes (fcntl) are asked for here.
+    /// Byte-range locks (fcntl) are sent to the server.
     POSIX_LOCKS = 1;
-    /// Nodes are looked up by number, as `.` and `..`, when somebody comes back to one that the kernel
-    /// has forgotten (NFS, open_by_handle_at(2)).
+    /// Nodes are looked up by number, as `.` and `..`, when a program returns to one that the
+    /// kernel has forgotten (NFS, open_by_handle_at(2)).
     EXPORT_SUPPORT = 4;
     /// Requests larger than 4 KiB.
     BIG_WRITES = 5;
     /// The umask is applied here.
     DONT_MASK = 6;
-    /// Locks of whole files (flock) are asked for here.
+    /// Whole-file locks (flock) are sent to the server.
     FLOCK_LOCKS = 10;
     /// ioctl(2) of directories.
     IOCTL_DIR = 11;
     /// Listings with attributes.
     READDIRPLUS = 13;
-    /// Those only where they are of use.
+    /// Those only where they are useful.
     READDIRPLUS_AUTO = 14;
     /// Direct requests of the kernel itself (io_submit(2), loop devices) need not wait for each other.
     ASYNC_DIO = 15;
@@ -64,15 +64,15 @@ init_flags! {
     PARALLEL_DIROPS = 18;
     /// POSIX access lists, which the kernel then obeys.
     POSIX_ACL = 20;
-    /// The size of requests is told in pages.
+    /// The size of requests is given in pages.
     MAX_PAGES = 22;
     /// Targets of symbolic links are kept.
     CACHE_SYMLINKS = 23;
-    /// What is kept is only dropped when it is said.
+    /// Cached pages are only dropped on request.
     EXPLICIT_INVAL_DATA = 25;
-    /// The kernel says when set-id bits are to go.
+    /// The kernel marks requests that clear set-ID bits.
     HANDLE_KILLPRIV_V2 = 28;
-    /// The kernel says when set-group is to go with an access list that is set.
+    /// The kernel marks an ACL change that clears set-group-ID.
     SETXATTR_EXT = 29;
     /// There are further flags.
     INIT_EXT = 30;
@@ -80,7 +80,7 @@ init_flags! {
     HAS_EXPIRE_ONLY = 35;
     /// Files that are read and written directly can be mapped all the same.
     DIRECT_IO_ALLOW_MMAP = 36;
-    /// Questions come by io_uring.
+    /// Requests come by io_uring.
     OVER_IO_URING = 41;
 }
 
@@ -96,7 +96,7 @@ impl InitFlags {
         Self(self.0 | other.0)
     }
 
-    /// What both can.
+    /// The features of both.
     #[must_use]
     pub fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -108,7 +108,7 @@ impl InitFlags {
     }
 }
 
-/// What the kernel offers.
+/// The kernel's offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InitRequest {
     pub(crate) major: u32,
@@ -118,7 +118,7 @@ pub(crate) struct InitRequest {
 }
 
 impl InitRequest {
-    /// Reads what follows the head of the first message.
+    /// Reads the body of the first message.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let mut fields = FieldReader(bytes);
         let (major, minor) = (fields.u32()?, fields.u32()?);
@@ -135,12 +135,12 @@ impl InitRequest {
         self.major < MAJOR || self.major == MAJOR && self.minor < MIN_MINOR
     }
 
-    /// Whether the kernel knows a later protocol, and should ask by ours.
+    /// Whether the kernel knows a later protocol, and should use ours.
     pub(crate) fn is_too_new(&self) -> bool {
         self.major > MAJOR
     }
 
-    /// What of the wishes can be had.
+    /// The wanted features that the kernel offers.
     pub(crate) fn negotiate(&self, wishes: InitFlags) -> InitFlags {
         let always = [
             InitFlags::ASYNC_READ,
@@ -152,7 +152,7 @@ impl InitRequest {
         all.intersection(self.flags)
     }
 
-    /// The answer: this is wanted.
+    /// The reply: the features to use.
     pub(crate) fn encode_reply(&self, agreed: InitFlags, page: usize) -> Vec<u8> {
         let pages = usize::try_from(MAX_REQUEST_BYTES).unwrap_or(0) / page.max(1);
         let mut to = MessageBuilder::with_capacity(64);

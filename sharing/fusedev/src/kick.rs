@@ -1,9 +1,9 @@
 //! Requests of our own (kicks): the kernel gives a slot back only with a request, and has a slot that is answered look
 //! for requests that wait.
 //!
-//! A thread that waits for the answer of a file system cannot be killed. If the process is killed meanwhile, nobody
-//! answers, and the kernel gives up only when all descriptors of /dev/fuse are closed. So the thread that kicks has
-//! no descriptors (`own_thread`).
+//! A thread that waits for the reply of a file system cannot be killed. If the process is killed
+//! meanwhile, no reply comes, and the kernel aborts only when all descriptors of /dev/fuse are
+//! closed. So the thread that kicks has no descriptors (`own_thread`).
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ pub(crate) fn kick(session: &Session, queue: u16) {
 fn query_statfs(dir: &Path) {
     let myself = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
     KICKERS.lock().push(myself);
-    // whatever the answer is
+    // the reply does not matter
     let _ = rustix::fs::statfs(dir);
     KICKERS.lock().retain(|thread| *thread != myself);
 }

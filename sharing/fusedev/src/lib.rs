@@ -1,25 +1,25 @@
-//! The kernel's side of a mounted file system: its questions, and the ways they come.
+//! The kernel interface of a mounted file system: requests, replies, and their transport.
 //!
 //! ```text
-//! ask        what the kernel asks, read from its messages
-//! answer     what it is told, as it wants it
-//! init       the first message: what either side can do
-//! mounting   /dev/fuse, laid over a folder
-//! loop_device  block devices: over a file that is served, and those without which the kernel forwards no sync(2)
-//! own_thread  mount(2) and umount(2) on threads that share less with the others
-//! notice     what it is told unasked
-//! special    numbers of special files
-//! session    what is mounted, and the way of one request through it
-//! readers    the threads that read /dev/fuse, one set for all mounts: any kernel
-//! device     requests read from /dev/fuse
-//! rings      the threads that take requests from io_uring, for all mounts: since Linux 6.14
-//! ring       io_uring, and the memory that the kernel puts requests into
-//! kick       requests of our own, for whose sake the kernel gives slots back
+//! request      requests of the kernel, parsed from its messages
+//! reply        replies to them
+//! init         the first message: the features of both sides
+//! mount        mounts /dev/fuse on a folder
+//! loop_device  block devices: over a served file, and those that sync(2) needs
+//! own_thread   mount(2) and umount(2) on threads that share less with the others
+//! notifier     notices without a request
+//! rdev         numbers of special files
+//! session      a mounted file system, and the handling of one request
+//! readers      the threads that read /dev/fuse, one set for all mounts: any kernel
+//! device       requests read from /dev/fuse
+//! rings        the threads that take requests from io_uring, for all mounts: since Linux 6.14
+//! ring         io_uring, and the memory into which the kernel writes requests
+//! kick         requests of our own, which make the kernel give slots back
 //! ```
 //!
-//! Of the two ways the second is three times as fast where requests are small: the program that asks
-//! and the thread that answers are on one processor, so that no other has to be woken. Both take the
-//! same way through `ask`, the answers, and `answer`; tests compare them.
+//! io_uring is three times as fast where requests are small: the calling program and the server's
+//! thread are on one processor, so that no other has to be woken. Both use the same
+//! `request` and `reply`; tests compare them.
 //!
 //! No thread and no large buffer belongs to a mount: a process with a thousand idle mounts has as many
 //! threads as one with a single mount.

@@ -39,7 +39,7 @@ pub struct LockRequest {
     pub kind: LockType,
     /// The process.
     pub pid: u32,
-    /// Whether flock(2) asks.
+    /// Whether flock(2) was called.
     pub is_flock: bool,
 }
 

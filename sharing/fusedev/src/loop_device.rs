@@ -14,7 +14,7 @@
 //!      0     4  descriptor of the backing file
 //!      4     4  block size; 0: 512 bytes
 //!      8    52  device, inode, offset, size limit, number, encryption: 0
-//!     60     4  flags: 1 read-only, 4 the device goes when nobody has it open, 8 partitions, 16 direct I/O
+//!     60     4  flags: 1 read-only, 4 the device is removed at its last close, 8 partitions, 16 direct I/O
 //!     64    64  name of the backing file, for losetup(8)
 //!    128   176  encryption, reserved: 0
 //! ```
@@ -143,7 +143,7 @@ impl LoopDevice {
         found.map(|entry| Self { path: Path::new("/dev").join(entry.file_name()) }).collect()
     }
 
-    /// Has the kernel take over a new size of the file `backing`.
+    /// Makes the kernel read the new size of the file `backing`.
     pub fn update_size(&self, backing: &Path) -> io::Result<()> {
         self.with_open(|device| {
             // older kernels use the size that they know, and learn the new one by this
@@ -197,8 +197,8 @@ impl LoopDevice {
     }
 }
 
-/// Has the kernel refuse writes to a block device, or take them. It does so until it is told otherwise, also when the
-/// loop device has another file.
+/// Makes a block device read-only, or writable. The setting stays until the next call, also when
+/// the loop device gets another file.
 fn set_read_only(device: &File, is_read_only: bool) -> rustix::io::Result<()> {
     let value = c_int::from(is_read_only);
     // SAFETY: BLKROSET reads an int where it is told to, which outlives the call
@@ -246,7 +246,7 @@ fn clear_flag(info: &mut [u8; INFO_BYTES], flag: u32) {
     }
 }
 
-/// `LOOP_CTL_GET_FREE`: its result is the number of a loop device that nobody uses.
+/// `LOOP_CTL_GET_FREE`: its result is the number of an unused loop device.
 struct GetFree;
 
 // SAFETY: the opcode is that of LOOP_CTL_GET_FREE, which neither reads nor writes memory of ours

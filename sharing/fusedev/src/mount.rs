@@ -1,10 +1,11 @@
 //! /dev/fuse, laid over a folder: by root itself, for others by fusermount3.
 //!
-//! The kernel tells an ordinary FUSE server nothing of sync(2) and syncfs(2). Since Linux 6.18 it sends
-//! `FUSE_SYNCFS` to servers of mounts of type `fuseblk`, which only root can make, and which need a block
-//! device that no other mount uses: a loop device (`loop_device`). The kernel resolves the source of such a mount
-//! as a path, and shows it as it was given. So the source is a relative path with the name that is to be shown,
-//! of a symbolic link in a directory of its own. Where any step fails, the mount is an ordinary one.
+//! The kernel does not forward sync(2) and syncfs(2) to an ordinary FUSE server. Since Linux 6.18
+//! it sends `FUSE_SYNCFS` to servers of mounts of type `fuseblk`, which only root can make, and
+//! which need a block device that no other mount uses: a loop device (`loop_device`). The kernel
+//! resolves the source of such a mount as a path, and shows it as given. So the source is a
+//! relative path with the name to show, of a symbolic link in a directory of its own. If any step
+//! fails, the mount is an ordinary one.
 
 use std::ffi::{CString, OsString};
 use std::fs::{self, File};
@@ -33,9 +34,9 @@ const FIRST_WITH_SYNCFS: (u32, u32) = (6, 18);
 #[expect(clippy::struct_excessive_bools, reason = "mount options, each on or off")]
 #[expect(missing_docs, reason = "the names are those of mount(8)")]
 pub struct KernelMountOptions {
-    /// What is shown as the source; commas become underscores.
+    /// The shown source; commas become underscores.
     pub source: String,
-    /// What is shown as the kind, after `fuse.` or `fuseblk.`.
+    /// The shown type, after `fuse.` or `fuseblk.`.
     pub subtype: String,
     /// The kernel is to send [`Request::Syncfs`](crate::Request::Syncfs) where it can.
     pub sends_syncfs: bool,
@@ -44,13 +45,13 @@ pub struct KernelMountOptions {
     pub no_setuid: bool,
     pub no_devices: bool,
     pub no_atime: bool,
-    /// Others than who mounts may use it.
+    /// Users other than the one who mounts may use it.
     pub allow_other: bool,
     /// The kernel checks permissions.
     pub default_permissions: bool,
 }
 
-/// Mounts on a folder; gives the way to what is then asked.
+/// Mounts on a folder; returns the device of its requests.
 pub fn mount(dir: &Path, how: &KernelMountOptions) -> io::Result<File> {
     match mount_as_root(dir, how) {
         Err(why) if why.kind() == io::ErrorKind::PermissionDenied => {
@@ -60,7 +61,7 @@ pub fn mount(dir: &Path, how: &KernelMountOptions) -> io::Result<File> {
     }
 }
 
-/// Changes what may be done in what is mounted on a folder, while it is in use; only root may.
+/// Changes the mount options of a folder, while it is in use; only root may.
 pub fn remount(dir: &Path, how: &KernelMountOptions) -> io::Result<()> {
     Ok(rustix::mount::mount_remount(dir, how.mount_flags(), "")?)
 }
@@ -167,7 +168,7 @@ struct LinkDir {
 
 impl LinkDir {
     fn create() -> io::Result<Self> {
-        // first where only root may create anything, so that nobody else can be in the way
+        // first, where only root may create anything, so that no user can interfere
         Self::create_in("/run".into()).or_else(|_| Self::create_in(std::env::temp_dir()))
     }
 
@@ -191,7 +192,7 @@ impl LinkDir {
 
 impl Drop for LinkDir {
     fn drop(&mut self) {
-        // a directory that stays harms nobody
+        // a directory that stays does no harm
         let _ = fs::remove_dir_all(&self.path);
     }
 }

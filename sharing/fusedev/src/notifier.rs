@@ -1,7 +1,7 @@
-//! What the kernel is told without having asked: that it is to forget what it keeps.
+//! Notices to the kernel without a request: invalidations of its caches.
 //!
-//! A notice is written to /dev/fuse like an answer, with the number of a kind where answers have an
-//! error, and 0 for the question. All fields are of the machine's byte order.
+//! A notice is written to /dev/fuse like a reply, with a notice code in the error field, and 0 in
+//! the request number. All fields are of the machine's byte order.
 //!
 //! ```text
 //! offset  size  field
@@ -32,25 +32,25 @@ const NOTIFY_INVAL_ENTRY: u32 = 3;
 const EXPIRE_ONLY: u32 = 1;
 const HEADER_LEN: usize = 16;
 
-/// A way to tell the kernel, while something is mounted.
+/// A handle for sending notices, while the file system is mounted.
 #[derive(Clone, Debug)]
 pub struct Notifier(Weak<File>);
 
 impl Notifier {
-    /// By the device of what is mounted.
+    /// By the device of the mount.
     pub fn new(device: &Arc<File>) -> Self {
         Self(Arc::downgrade(device))
     }
 
-    /// Has it forget the attributes and the content of a node. What of it was changed by way of memory
-    /// and is not written is written before that.
+    /// Invalidates the attributes and the content of a node. Dirty mapped pages are written out
+    /// before that.
     pub fn invalidate_inode(&self, node: u64) -> io::Result<()> {
         let mut message = MessageBuilder::with_capacity(24);
         message.u64(node).u64(0).u64(0);
         self.write_notification(NOTIFY_INVAL_INODE, &message.0)
     }
 
-    /// Has it forget the attributes of a node.
+    /// Invalidates the attributes of a node.
     pub fn invalidate_attributes(&self, node: u64) -> io::Result<()> {
         let mut message = MessageBuilder::with_capacity(24);
         // a range before the first byte is none
@@ -58,14 +58,15 @@ impl Notifier {
         self.write_notification(NOTIFY_INVAL_INODE, &message.0)
     }
 
-    /// Has it forget what a name in a directory names, or that it names nothing. What is mounted on the name is
+    /// Invalidates a name in a directory, also a cached missing name. Mounts on the name are
     /// unmounted.
     pub fn invalidate_entry(&self, dir: u64, name: &[u8]) -> io::Result<()> {
         self.write_entry(dir, name, 0)
     }
 
-    /// Has it look a name up again before it uses it next, which takes [`crate::InitFlags::HAS_EXPIRE_ONLY`]. A
-    /// lookup that is under way may undo that. What is mounted on the name stays.
+    /// Makes the kernel look a name up again before its next use; needs
+    /// [`crate::InitFlags::HAS_EXPIRE_ONLY`]. A running lookup may undo that. Mounts on the name
+    /// stay.
     pub fn expire_entry(&self, dir: u64, name: &[u8]) -> io::Result<()> {
         self.write_entry(dir, name, EXPIRE_ONLY)
     }
@@ -77,7 +78,7 @@ impl Notifier {
         self.write_notification(NOTIFY_INVAL_ENTRY, &message.0)
     }
 
-    /// What it does not know it need not forget.
+    /// An unknown object needs no invalidation.
     fn write_notification(&self, kind: u32, rest: &[u8]) -> io::Result<()> {
         let Some(device) = self.0.upgrade() else { return Ok(()) };
         let mut message = MessageBuilder::with_capacity(HEADER_LEN + rest.len());

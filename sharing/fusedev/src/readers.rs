@@ -1,13 +1,13 @@
 //! The threads that read /dev/fuse, one set for all mounts of the process.
 //!
-//! The devices of all mounts are polled together; each event goes to one thread, which reads one request, has the
-//! device polled again, and answers. Whenever the last idle thread gets a request, another thread is started
-//! first. So requests that take any time (of a suspended pool, say) never keep those of another mount waiting,
-//! however many there are; and a mount's own are limited by the session, which leaves its device unpolled for a
-//! while. Threads that have been idle for some time end.
+//! The devices of all mounts are polled together. Each event goes to one thread, which reads one
+//! request, re-arms the poll, and handles the request. Whenever the last idle thread gets a
+//! request, another thread is started first. So slow requests (on a suspended pool, say) never
+//! block those of another mount, however many there are. A mount's own are limited by the session,
+//! which leaves its device unpolled for a while. Threads that have been idle for some time end.
 //!
-//! Where requests come by rings, the device only brings what the kernel forgets, one node at a time. More of it
-//! gathers while the device is left unpolled for a moment, so that fewer reads fetch it.
+//! Where requests come by rings, the device only brings FORGET messages, one at a time. More of
+//! them gather while the device is left unpolled for a moment, so that fewer reads fetch them.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -44,7 +44,7 @@ struct State {
     /// By token.
     sessions: HashMap<u64, Arc<Session>>,
     threads: usize,
-    /// Of the threads, those that wait for an event.
+    /// The number of threads that wait for an event.
     idle: usize,
     /// Tokens of sessions whose devices are polled again at that time, the earliest first. Some idle thread waits
     /// no longer than that: the one that added it last.
@@ -97,7 +97,7 @@ impl Readers {
         let _ = epoll::modify(&self.epoll, session.device(), data, armed());
     }
 
-    /// What a thread does.
+    /// The loop of a thread.
     fn run(&'static self) {
         let (mut buffer, mut idle_since) = (Vec::new(), Instant::now());
         loop {
@@ -159,7 +159,7 @@ impl Readers {
         ends
     }
 
-    /// Reads a message of a session and does what it says.
+    /// Reads a message of a session and handles it.
     fn serve(&self, token: u64, buffer: &mut Vec<u8>) {
         let session = self.state.lock().sessions.get(&token).cloned();
         let Some(session) = session else { return };
@@ -176,7 +176,7 @@ impl Readers {
                 self.state.lock().deferred.push_back((Instant::now() + GATHER, token));
             }
             Ok(Received::Message(message)) => {
-                // what has to be freed may take its time
+                // freeing large objects may take time
                 let _request = DeviceRequest::begin(self, &session);
                 session.handle_notice(&message);
             }
@@ -186,7 +186,7 @@ impl Readers {
     }
 }
 
-/// One event, after which the device is polled again only when that is asked for.
+/// One-shot: the device is polled again only on request.
 fn armed() -> epoll::EventFlags {
     epoll::EventFlags::IN | epoll::EventFlags::ONESHOT
 }
@@ -199,7 +199,7 @@ impl Busy {
         let mut state = readers.state.lock();
         state.idle -= 1;
         if state.idle == 0 {
-            // where none can be started, those there are go on as they become idle
+            // where none can be started, those there are continue as they become idle
             let _ = readers.start_thread(&mut state);
         }
         Self(readers)
@@ -217,7 +217,7 @@ impl Drop for Busy {
     }
 }
 
-/// A request that came by the device, while it is answered.
+/// A request that came by the device, while it is handled.
 struct DeviceRequest<'a> {
     readers: &'a Readers,
     session: &'a Session,

@@ -1,7 +1,7 @@
-//! What the kernel is told.
+//! Replies to the kernel.
 //!
-//! An answer is a head (its length of 4 bytes, an error of 4 as a negative number, the number of the
-//! question of 8), and what was asked for. The attributes of a node are, in the machine's byte order:
+//! A reply is a header (its length of 4 bytes, an error of 4 as a negative number, the number of
+//! the request of 8), and a body. The attributes of a node are, in the machine's byte order:
 //!
 //! ```text
 //! offset  size  field
@@ -21,10 +21,10 @@ use std::time::Duration;
 use crate::rdev::encode_dev;
 use crate::wire::MessageBuilder;
 
-/// Bytes of an answer's head.
+/// Bytes of a reply's header.
 pub(crate) const HEADER_LEN: usize = 16;
 
-/// The head of an answer to a question, of which so many bytes follow.
+/// The header of a reply with this many bytes of body.
 pub(crate) fn encode_header(unique: u64, error: i32, length: usize) -> [u8; HEADER_LEN] {
     let mut head = [0; HEADER_LEN];
     let length = u32::try_from(HEADER_LEN + length).unwrap_or(u32::MAX);
@@ -35,7 +35,7 @@ pub(crate) fn encode_header(unique: u64, error: i32, length: usize) -> [u8; HEAD
     head
 }
 
-/// What follows the head of an answer that tells of no error.
+/// The body of a reply without error.
 #[derive(Debug)]
 pub struct Reply(pub(crate) ReplyBody);
 
@@ -43,7 +43,7 @@ pub struct Reply(pub(crate) ReplyBody);
 pub(crate) enum ReplyBody {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// What was given out already.
+    /// The data was sent already.
     Sent,
 }
 
@@ -74,19 +74,19 @@ pub struct Attr {
     pub block_size: u32,
 }
 
-/// How long the kernel may keep what it was told.
+/// How long the kernel may cache the reply.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheTimeouts {
-    /// What a name names.
+    /// The object of a name.
     pub entry: Duration,
     /// Attributes.
     pub attr: Duration,
 }
 
-/// What was opened, and how the kernel is to treat it.
+/// An opened handle, and the kernel's flags for it.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenReply {
-    /// What it is known by from now on.
+    /// Its handle number.
     pub handle: u64,
     flags: u32,
 }
@@ -113,7 +113,7 @@ impl OpenReply {
         self.with_flag(64)
     }
 
-    /// What the kernel keeps of the content is still right.
+    /// The kernel's cached pages are still valid.
     #[must_use]
     pub fn keep_cache(self) -> Self {
         self.with_flag(2)
@@ -125,14 +125,14 @@ impl OpenReply {
         self.with_flag(8)
     }
 
-    /// Nothing is to be told when a descriptor is closed.
+    /// Do not send FLUSH when a descriptor is closed.
     #[must_use]
     pub fn no_flush(self) -> Self {
         self.with_flag(32)
     }
 }
 
-/// The figures of a file system, as statfs(2) has them.
+/// The figures of a file system for statfs(2).
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Statfs {
@@ -187,7 +187,7 @@ impl Reply {
         Self(ReplyBody::Bytes(Vec::new()))
     }
 
-    /// What was given to [`crate::ReplyData`] already.
+    /// The bytes that were sent to [`crate::ReplyData`] already.
     pub fn sent() -> Self {
         Self(ReplyBody::Sent)
     }
@@ -202,7 +202,7 @@ impl Reply {
         Self::build(|to| write_entry(to, of, generation, validity))
     }
 
-    /// There is no such name, for so long. (An entry of node 0; an error is not kept.)
+    /// The name does not exist; cached for this time. (An entry of node 0; an error is not cached.)
     pub fn negative_entry(valid: Duration) -> Self {
         let validity = CacheTimeouts { entry: valid, attr: Duration::ZERO };
         Self::entry(&Attr::default(), 0, validity)
@@ -256,17 +256,17 @@ impl Reply {
         Self::build(|to| write_open(to, of))
     }
 
-    /// So many bytes were written.
+    /// The number of written bytes.
     pub fn write_size(bytes: u32) -> Self {
         Self::build(|to| _ = to.u32(bytes).u32(0))
     }
 
-    /// So many bytes were copied, told in a word of 8.
+    /// The number of copied bytes, in a word of 8.
     pub fn copied_bytes(bytes: u64) -> Self {
         Self::build(|to| _ = to.u64(bytes))
     }
 
-    /// So long is what was asked for.
+    /// The length of the value.
     pub fn xattr_size(bytes: u32) -> Self {
         Self::write_size(bytes)
     }
@@ -276,7 +276,7 @@ impl Reply {
         Self::copied_bytes(offset)
     }
 
-    /// What an ioctl gave.
+    /// The result of an ioctl.
     pub fn ioctl(bytes: &[u8]) -> Self {
         Self::build(|to| _ = to.zeros(16).bytes(bytes))
     }
@@ -291,7 +291,7 @@ impl Reply {
     }
 }
 
-/// Names of a directory, as many as there is room for.
+/// Names of a directory, as many as fit.
 ///
 /// ```text
 /// offset  size  field
@@ -307,13 +307,13 @@ pub struct DirentBuffer {
 }
 
 impl DirentBuffer {
-    /// An empty page with room for so many bytes.
+    /// An empty page of this many bytes.
     pub fn new(room: u32) -> Self {
         let capacity = usize::try_from(room).unwrap_or(0);
         Self { message: MessageBuilder::with_capacity(capacity), capacity }
     }
 
-    /// Adds a name; gives whether there was room for it. `of` is (number, kind and mode).
+    /// Adds a name; returns whether it fits. `of` is (number, type and mode).
     pub fn add_dirent(&mut self, of: (u64, u32), next: u64, name: &[u8]) -> bool {
         let size = (24 + name.len()).next_multiple_of(8);
         if self.message.0.len() + size > self.capacity {
@@ -326,7 +326,7 @@ impl DirentBuffer {
         true
     }
 
-    /// Adds a name with the attributes of what it names; gives whether there was room for them.
+    /// Adds a name with its attributes; returns whether it fits.
     pub fn add_direntplus(
         &mut self,
         next: u64,
@@ -342,8 +342,8 @@ impl DirentBuffer {
         self.add_dirent((of.ino, of.mode), next, name)
     }
 
-    /// Adds a name without what there is to know of what it names, which the kernel looks up when
-    /// somebody wants it; gives whether there was room. `of` is (number, kind and mode).
+    /// Adds a name without attributes, which the kernel looks up on demand; returns whether it
+    /// fits. `of` is (number, type and mode).
     pub fn add_direntplus_uncached(&mut self, of: (u64, u32), next: u64, name: &[u8]) -> bool {
         let size = ENTRY_LEN + (24 + name.len()).next_multiple_of(8);
         if self.message.0.len() + size > self.capacity {

@@ -1,7 +1,7 @@
-//! What the kernel asks.
+//! Requests of the kernel.
 //!
-//! A message is a head, a body of fields that depends on what is asked, and what follows them: names,
-//! each ended by a zero byte, or data. All numbers are in the machine's byte order.
+//! A message is a header, a body of fields that depends on the request, and trailing data: names,
+//! each ended by a zero byte, or bytes. All numbers are in the machine's byte order.
 //!
 //! ```text
 //! offset  size  field
@@ -49,7 +49,7 @@ impl RequestHeader {
 /// A time that is to be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// The time at which the question is answered.
+    /// The time at which the request is handled.
     Now,
     /// Seconds since 1970, and nanoseconds.
     At(i64, u32),
@@ -65,12 +65,11 @@ pub struct SetattrRequest {
     pub size: Option<u64>,
     pub atime: Option<SetTime>,
     pub mtime: Option<SetTime>,
-    /// The open file by which the caller asks (ftruncate).
+    /// The open file that the caller used (ftruncate).
     pub handle: Option<u64>,
 }
 
-/// A question. Handles are those that were given when something was opened; names have no
-/// zero byte.
+/// A request. Handles are those of earlier open replies; names have no zero byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are the arguments of the system calls of these names")]
 pub enum Request<'a> {
@@ -138,7 +137,7 @@ pub enum Request<'a> {
         name: &'a [u8],
         value: &'a [u8],
         flags: i32,
-        /// It is an access list, by somebody who may not keep the file's set-group bit.
+        /// It is an ACL, set by a caller that may not keep the file's set-group-ID bit.
         kill_sgid: bool,
     },
     Getxattr {
@@ -188,13 +187,13 @@ pub enum Request<'a> {
         umask: u32,
         flags: i32,
     },
-    /// A file without a name, in the directory that is asked of.
+    /// A file without a name, in the request's directory.
     Tmpfile {
         mode: u32,
         umask: u32,
         flags: i32,
     },
-    /// `given` are the bytes that come with it; so many may come back.
+    /// `given` are the bytes of the request; the reply may have this many.
     Ioctl {
         command: u32,
         input: &'a [u8],
@@ -278,13 +277,12 @@ pub(crate) const INIT: u32 = opcode::INIT;
 /// The request for a file system's figures.
 pub(crate) const STATFS: u32 = opcode::STATFS;
 
-/// Whether a message waits for no answer: what the kernel no longer needs to know of, and whom a
-/// signal has reached.
+/// Whether a message expects no reply: a FORGET or an INTERRUPT.
 pub(crate) fn has_no_reply(code: u32) -> bool {
     [opcode::FORGET, opcode::BATCH_FORGET, opcode::INTERRUPT].contains(&code)
 }
 
-/// The number of the request whose program a signal has reached, if the message tells of one (8 bytes).
+/// The number of the interrupted request, if the message is an INTERRUPT (8 bytes).
 pub(crate) fn interrupted_request(code: u32, rest: &[u8]) -> Option<u64> {
     FieldReader(if code == opcode::INTERRUPT { rest } else { &[] }).u64()
 }
@@ -349,7 +347,7 @@ pub(crate) fn body_size(code: u32, agreed: InitFlags) -> usize {
 }
 
 impl<'a> Request<'a> {
-    /// Reads a question; none for those that are not known, or are not whole.
+    /// Parses a request; none for unknown or truncated ones.
     pub(crate) fn parse(code: u32, body: &[u8], rest: &'a [u8]) -> Option<Self> {
         let (body, rest) = (FieldReader(body), FieldReader(rest));
         Self::parse_name_request(code, body, rest)
@@ -398,7 +396,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Questions about what is open.
+    /// Requests about open handles.
     fn parse_handle_request(
         code: u32,
         mut body: FieldReader<'_>,
@@ -484,7 +482,7 @@ impl<'a> Request<'a> {
             opcode::ACCESS => Self::Access { mask: body.u32()? },
             opcode::SETXATTR => {
                 let (size, flags) = (body.u32()?, body.i32()?);
-                // kernels before 5.14 do not say
+                // kernels before 5.14 do not set it
                 let drops_set_group = body.u32().unwrap_or(0) & 1 != 0;
                 let name = rest.c_string()?;
                 let value = rest.bytes(usize::try_from(size).ok()?)?;

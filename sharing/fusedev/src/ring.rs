@@ -1,12 +1,13 @@
 //! Questions taken from io_uring.
 //!
-//! Each processor has a queue of questions in the kernel. What waits for one of them is a [`RingEntry`]:
-//! memory for a question and its answer, with which the kernel has been registered. A question that
-//! comes completes the request that the slot waits with; its answer goes back with the request for
-//! the next one. A slot may wait in any ring, and move from one to another whenever it has a question.
+//! Each processor has a queue of requests in the kernel. A [`RingEntry`] waits for one of them: it
+//! is memory for a request and its reply, registered with the kernel. A FUSE request completes the
+//! io_uring request with which the slot waits; its reply is committed with the io_uring request for
+//! the next one. A slot may wait in any ring, and move to another whenever it has a request.
 //!
-//! The kernel wants room for the largest request in each slot. The memory of a slot is mapped, so that
-//! it takes only the pages that requests have touched, and [`RingEntry::release_pages`] returns those.
+//! The kernel requires space for the largest request in each slot. The memory of a slot is mapped,
+//! so that it uses only the pages that requests have touched, and [`RingEntry::release_pages`]
+//! returns those.
 //!
 //! A request is an entry of 128 bytes in a ring's submission queue:
 //!
@@ -20,16 +21,17 @@
 //!     48     8  flags, 56 number of the question (8), 64 queue (2)
 //! ```
 //!
-//! A slot's heads are 288 bytes: that of the message (128 bytes, see `ask` and `answer`), the fields
-//! of a question (128), then flags (8), the number of the question (8), and the bytes of the rest (4).
+//! A slot's headers are 288 bytes: that of the message (128 bytes, see `request` and `reply`), the
+//! fields of a request (128), then flags (8), the number of the request (8), and the bytes of the
+//! rest (4).
 //!
 //! Learnt from: Linux's `include/uapi/linux/fuse.h` (protocol 7.45) and `io_uring.h`,
 //! `Documentation/filesystems/fuse/fuse-io-uring.rst`.
 //!
-//! `unsafe` because the kernel is given addresses, to which it writes later. What makes it sound:
-//! whose slot the kernel may write to is in [`FuseRing::submitted`], where nobody can reach it; it comes
-//! out when the kernel has completed its request; and where that never happens, its memory is never
-//! given back. The mapped memory of a slot belongs to it alone. Its safe twin is `device`.
+//! `unsafe` because the kernel gets addresses, to which it writes later. It is sound because a slot
+//! that the kernel may write to is in [`FuseRing::submitted`], where no other code can reach it. It
+//! leaves when the kernel has completed its request; if that never happens, its memory is never
+//! freed. The mapped memory of a slot belongs to it alone. Its safe twin is `device`.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -98,7 +100,7 @@ pub(crate) struct Payload {
 unsafe impl Send for Payload {}
 
 impl Payload {
-    /// Maps the memory. It takes no room before it is touched.
+    /// Maps the memory. It uses no pages before it is touched.
     pub(crate) fn new() -> io::Result<Self> {
         let length = usize::try_from(MAX_REQUEST_BYTES).map_err(io::Error::other)?;
         let (access, flags) =
@@ -130,7 +132,7 @@ impl Drop for Payload {
     }
 }
 
-/// Memory for a request of a session and its answer.
+/// Memory for a request of a session and its reply.
 pub(crate) struct RingEntry {
     pub(crate) session: Arc<Session>,
     pub(crate) qid: u16,
@@ -164,7 +166,7 @@ impl RingEntry {
         (head, body, self.payload.bytes(), length)
     }
 
-    /// Memory for the data of the answer.
+    /// Memory for the data of the reply.
     pub(crate) fn payload(&mut self) -> &mut [u8] {
         self.payload.bytes()
     }
@@ -180,7 +182,7 @@ impl RingEntry {
         };
     }
 
-    /// How many bytes of data the answer has.
+    /// The number of data bytes of the reply.
     pub(crate) fn reply_length(&self) -> usize {
         let (_, facts) = self.headers.split_at(RING_ENT_OFFSET);
         let mut facts = FieldReader(facts);
@@ -188,7 +190,7 @@ impl RingEntry {
         usize::try_from(length).unwrap_or(0)
     }
 
-    /// Puts the answer's head in place; so many bytes of the rest belong to it.
+    /// Writes the reply's header; this many bytes of the data belong to it.
     pub(crate) fn set_reply(&mut self, head: &[u8], length: usize) {
         let length = u32::try_from(length).unwrap_or(0).to_ne_bytes();
         for (at, bytes) in [(0, head), (RING_ENT_OFFSET + 16, &length[..])] {
@@ -205,10 +207,10 @@ impl RingEntry {
     }
 }
 
-/// What a ring reports.
+/// An event of a ring.
 pub(crate) enum Event {
-    /// A request came to a slot; or the slot waits no more, because its file system is unmounted or the
-    /// kernel refused it.
+    /// A request came to a slot; or the slot waits no more, because its file system is unmounted or
+    /// the kernel refused it.
     Entry(RingEntry, io::Result<()>),
     /// Another thread woke the ring's ([`FuseRing::wake_by`]).
     Woken,
@@ -223,7 +225,7 @@ pub(crate) struct FuseRing {
 }
 
 impl FuseRing {
-    /// A ring for the thread that makes it, which can submit so many requests at once.
+    /// A ring for the thread that creates it, with this many submission entries.
     pub(crate) fn new(entries: u32) -> io::Result<Self> {
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun();
@@ -245,7 +247,7 @@ impl FuseRing {
         )
     }
 
-    /// Gives a slot's answer, and has it wait for the next request.
+    /// Commits a slot's reply, and makes it wait for the next request.
     pub(crate) fn commit_reply(&mut self, slot: RingEntry) -> io::Result<()> {
         let question = slot.commit_id();
         self.submit_entry(
@@ -275,7 +277,7 @@ impl FuseRing {
             ..*request
         };
         self.submitted.insert(mark, slot);
-        // SAFETY: both are 128 bytes of plain numbers, and this is what the system has there
+        // SAFETY: both are 128 bytes of plain numbers, and the kernel's structure has this layout
         let entry = unsafe { mem::transmute::<SubmissionEntry, squeue::Entry128>(request) };
         self.push(&entry).inspect_err(|_| drop(self.submitted.remove(&mark)))
     }
@@ -290,10 +292,10 @@ impl FuseRing {
         if self.io_uring.submission().is_full() {
             self.flush()?;
         }
-        // SAFETY: the memory that the entry speaks of is that of a slot in `waiting`, which stays
-        // where it is until the request is completed; a poll speaks of none
+        // SAFETY: the entry's memory is that of a slot in `waiting`, which stays in place until the
+        // request is completed; a poll has none
         let pushed = unsafe { self.io_uring.submission().push(entry) };
-        pushed.map_err(|_| io::Error::other("the ring has no room"))
+        pushed.map_err(|_| io::Error::other("the ring is full"))
     }
 
     /// Submits at once what [`FuseRing::next`] would submit.

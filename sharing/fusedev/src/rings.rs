@@ -1,21 +1,24 @@
 //! The threads that take requests from io_uring, for all mounts of the process.
 //!
-//! A slot of each processor's queue waits in the ring of one thread, the watch, which answers nothing itself and so
-//! never keeps anybody waiting. A slot to which a request comes goes to a worker: a new thread bound to the queue's
-//! processor, which keeps the slot in a ring of its own, so that the next request wakes it at once, on the processor
-//! of the program that asks. A mount at rest takes no thread; one in use takes one for each processor from which
-//! it is used, and more where several requests are answered at a time.
+//! A slot of each processor's queue waits in the ring of one thread, the watch, which handles no
+//! request itself and so never blocks one. A slot that gets a request goes to a worker: a new
+//! thread bound to the queue's processor. The worker keeps the slot in a ring of its own, so that
+//! the next request wakes it at once, on the processor of the calling program. An idle mount uses
+//! no thread. One in use has one for each processor from which it is used, and more for concurrent
+//! requests.
 //!
-//! Whenever the last waiting slot of a queue gets a request, another one is registered, until there are many;
-//! requests that say that they may take long do not count.
+//! Whenever the last waiting slot of a queue gets a request, another one is registered, until there
+//! are many; requests marked as slow do not count.
 //!
-//! The kernel has a slot that becomes free look for requests that wait, but not one that is new: so where all
-//! others may take long, a request of our own is sent along (a kick), after whose answer it looks.
+//! The kernel makes a slot that becomes free take waiting requests, but not a new one. So if all
+//! others may be slow, a request of our own (a kick) is sent too, after whose reply the new slot
+//! takes them.
 //!
-//! The kernel gives a slot back only with a request. So the watch kicks queues that have been idle for a while, and a
-//! worker that gets a kick gives its slot with the answer to the watch. The kernel chooses the slot that was answered
-//! last: a kick that comes to a slot of the watch is passed on, and answered a moment later, when the next slot has
-//! taken the next kick. Where there are many workers, new ones give their slot back at once.
+//! The kernel gives a slot back only with a request. So the watch kicks queues that have been idle
+//! for a while, and a worker that gets a kick returns its slot with the reply to the watch. The
+//! kernel chooses the slot with the latest reply: a kick that comes to a slot of the watch is
+//! passed on, and answered a moment later, when the next slot has taken the next kick. With many
+//! workers, new ones return their slot at once.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -34,15 +37,15 @@ use crate::request::{self, RequestHeader};
 use crate::ring::{Event, FuseRing, Payload, RingEntry};
 use crate::session::{DataTarget, Lane, ReplyData, Session};
 
-/// Slots of a queue of one mount that may be answered at a time.
+/// Slots of a queue of one mount that may be busy at a time.
 const MAX_SLOTS: usize = 16;
 /// Workers that keep their slot.
 const MAX_WORKERS: usize = 64;
-/// How often the watch looks for queues that were idle since it looked last. Where kicks do not reach the workers, as
-/// the folder shows something else, it waits twice as long each time, up to so many times.
+/// How often the watch looks for idle queues. If kicks do not reach the workers, because
+/// the folder shows another mount, it waits twice as long each time, up to this many times.
 const SWEEP: Duration = Duration::from_secs(3);
 const MAX_SKIPPED_SWEEPS: u32 = 256;
-/// How long a kick is held that is passed on.
+/// The delay of a kick that is passed on.
 const HOLD: Duration = Duration::from_millis(20);
 /// How long to wait before something is tried again for which the system has no means at the moment.
 const RETRY: Duration = Duration::from_millis(50);
@@ -69,7 +72,7 @@ struct Counts {
     workers: usize,
     /// Of those, how many wait for a request.
     parked: usize,
-    /// Nothing but kicks came since the watch looked last.
+    /// Only kicks came since the last sweep of the watch.
     is_quiet: bool,
 }
 
@@ -117,11 +120,11 @@ impl RingQueue {
     }
 }
 
-/// What the watch is to do with a slot.
+/// A message to the watch about a slot.
 enum Job {
     /// It is new.
     Register(RingEntry),
-    /// It has an answer.
+    /// It has a reply.
     Answer(RingEntry),
 }
 
@@ -142,7 +145,7 @@ struct BusyQueue {
 }
 
 impl BusyQueue {
-    /// Kicks the queue if it was quiet since the last sweep; returns whether it has workers.
+    /// Kicks the queue if it was idle since the last sweep; returns whether it has workers.
     fn sweep(&mut self) -> bool {
         let Some(session) = self.session.upgrade() else { return false };
         let Some(queue) = session.queue(self.number) else { return false };
@@ -166,7 +169,7 @@ impl BusyQueue {
 }
 
 impl Watch {
-    /// That of this process, which is started if need be; an error: there are no rings here.
+    /// That of this process, which is started if needed; an error: the kernel has no rings.
     pub(crate) fn of_process() -> io::Result<&'static Self> {
         static STARTING: Mutex<()> = Mutex::new(());
         let _starting = STARTING.lock();
@@ -188,15 +191,15 @@ impl Watch {
             }
         });
         let jobs: Vec<Job> = counted.map(Job::Register).collect();
-        self.give(jobs);
+        self.send_jobs(jobs);
     }
 
-    /// Gives a slot's answer, and has it wait for the next request.
+    /// Commits a slot's reply, and makes it wait for the next request.
     fn answer(&self, slot: RingEntry) {
-        self.give([Job::Answer(slot)]);
+        self.send_jobs([Job::Answer(slot)]);
     }
 
-    fn give(&self, jobs: impl IntoIterator<Item = Job>) {
+    fn send_jobs(&self, jobs: impl IntoIterator<Item = Job>) {
         self.jobs.lock().extend(jobs);
         // it fails only where the watch is to be woken already
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
@@ -252,7 +255,8 @@ impl Watch {
     }
 }
 
-/// Does what the watch is told. Where a ring takes nothing, its slots' sessions end when they are unmounted.
+/// Handles messages to the watch. If a ring accepts nothing, its slots' sessions end when they are
+/// unmounted.
 fn do_job(ring: &mut FuseRing, job: Job) {
     match job {
         Job::Register(slot) => {
@@ -284,7 +288,7 @@ fn end_elsewhere(session: Arc<Session>) {
     }
 }
 
-/// Starts a worker for a slot that has a request; gives the slot back if there is no thread to be had.
+/// Starts a worker for a slot that has a request; returns the slot if no thread can be started.
 fn start_worker(watch: &'static Watch, slot: RingEntry) -> Option<RingEntry> {
     let name = format!("fuse ring {}", slot.qid);
     let handed = Arc::new(Mutex::new(Some(slot)));
@@ -324,7 +328,7 @@ impl<'a> Keeper<'a> {
             busy.push(BusyQueue { session, number, skips: (0, 0) });
             drop(busy);
             if !is_woken {
-                watch.give([]);
+                watch.send_jobs([]);
             }
         }
         Some(Self(queue))
@@ -353,7 +357,7 @@ fn is_kick(slot: &mut RingEntry) -> bool {
     head.is_some_and(|head| head.opcode == request::STATFS && is_kicker(head.pid))
 }
 
-/// Answers the request in a slot and those that follow, until they are kicks.
+/// Handles the request in a slot and the following ones, until a kick.
 fn work(watch: &'static Watch, mut slot: RingEntry) {
     let (session, number) = (Arc::clone(&slot.session), slot.qid);
     let Some(queue) = session.queue(number) else { return };
@@ -376,8 +380,8 @@ fn work(watch: &'static Watch, mut slot: RingEntry) {
     watch.answer(slot);
 }
 
-/// Gives the answer in a slot and takes the requests that follow in a ring; returns the slot with the answer to a
-/// kick after which it is to be given back. None: nothing is mounted any more.
+/// Commits the reply in a slot and handles the following requests in a ring; returns the slot with
+/// the reply to a kick after which it is to be returned. None: the file system is unmounted.
 fn serve(
     watch: &'static Watch,
     mut ring: FuseRing,
@@ -407,7 +411,7 @@ fn serve(
     }
 }
 
-/// Answers the request in a slot; the kernel is to be given the answer.
+/// Handles the request in a slot; the reply is then to be committed.
 fn answer(watch: &'static Watch, mut slot: RingEntry) -> RingEntry {
     let session = Arc::clone(&slot.session);
     let Some(request) = RingRequest::begin(watch, &session, slot.qid) else { return slot };
@@ -436,7 +440,7 @@ fn answer(watch: &'static Watch, mut slot: RingEntry) -> RingEntry {
     slot
 }
 
-/// A request that came by a ring, while it is answered.
+/// A request that came by a ring, while it is handled.
 struct RingRequest<'a> {
     watch: &'static Watch,
     session: &'a Arc<Session>,
@@ -464,9 +468,9 @@ impl<'a> RingRequest<'a> {
         match Payload::new() {
             Ok(payload) => {
                 let slot = RingEntry::new(Arc::clone(self.session), self.number, payload);
-                self.watch.give([Job::Register(slot)]);
+                self.watch.send_jobs([Job::Register(slot)]);
             }
-            // without it, the slots there are answer
+            // without it, the existing slots serve the queue
             Err(_) => self.queue.shrink(),
         }
     }

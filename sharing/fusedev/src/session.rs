@@ -1,8 +1,9 @@
-//! What is mounted, and the way of one request through it.
+//! A session of a mounted file system, and the handling of one request.
 //!
-//! A session ends when its file system is unmounted or its connection aborted and the last of its requests is
-//! answered: every thread and every slot that still has to do with it holds a reference, and the last one that
-//! is dropped ends it. Threads and rings belong to the process (`readers`, `rings`), not to a session.
+//! A session ends when its file system is unmounted or its connection aborted and the last of its
+//! requests is finished. Every thread and slot that still serves it holds a reference, and dropping
+//! the last one ends it. Threads and rings belong to the process (`readers`, `rings`), not to a
+//! session.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -24,18 +25,18 @@ use crate::request::{self, ForgottenNode, Request, RequestHeader};
 use crate::ring::{Payload, RingEntry};
 use crate::rings::{RingQueue, Watch};
 
-/// Requests of one mount that reader threads answer at a time. Those that say that they may take long do not
+/// Requests of one mount that reader threads handle at a time. Those marked as slow do not
 /// count; the others wait in the kernel, which costs other mounts nothing.
 const MAX_UNDERWAY: usize = 16;
-/// Where Linux tells how many processors there can ever be.
+/// The file of Linux with the highest possible number of processors.
 const POSSIBLE_CPUS_PATH: &str = "/sys/devices/system/cpu/possible";
 
-/// Who answers.
+/// The request handler.
 pub trait RequestHandler: Send + Sync + 'static {
-    /// What is wanted of what the kernel offers.
+    /// The features that it wants.
     fn wanted_flags(&self, offered: InitFlags) -> InitFlags;
 
-    /// Answers a question. What is read may be given to `out` piece by piece instead.
+    /// Handles a request. Read data may be sent to `out` in pieces instead.
     fn handle(
         &self,
         asker: &RequestContext<'_>,
@@ -43,15 +44,15 @@ pub trait RequestHandler: Send + Sync + 'static {
         out: &mut ReplyData<'_>,
     ) -> Result<Reply, Errno>;
 
-    /// The kernel knows a node no more. It tells so some time later, when it may have come to know it
-    /// again.
+    /// The kernel has forgotten a node. The message may come after the kernel has looked the node
+    /// up again.
     fn forget(&self, _node: ForgottenNode) {}
 
-    /// A signal has reached the program of a request, which is to be answered soon. The request may be answered
-    /// already, or not have come yet.
+    /// A signal has reached the program of a request, which should end soon. The request may be
+    /// finished already, or not have come yet.
     fn interrupt(&self, _unique: u64) {}
 
-    /// Nobody will ask any more.
+    /// No more requests will come.
     fn destroy(&self) {}
 }
 
@@ -82,17 +83,17 @@ impl<T: RequestHandler> RequestHandler for Arc<T> {
     }
 }
 
-/// Who asks, and of which node.
+/// The caller and the node of a request.
 pub struct RequestContext<'a> {
     /// The number of the request, which no other of this mount has.
     pub unique: u64,
     /// The node; 1 is the root.
     pub nodeid: u64,
-    /// Who asks.
+    /// The caller.
     pub uid: u32,
     /// And for which group.
     pub gid: u32,
-    /// The thread that asks; 0: the kernel itself.
+    /// The thread of the caller; 0: the kernel itself.
     pub pid: u32,
     lane: &'a dyn Lane,
     is_unmounted: &'a AtomicBool,
@@ -100,14 +101,14 @@ pub struct RequestContext<'a> {
 
 /// The way by which a request came: other requests take the same.
 pub(crate) trait Lane {
-    /// The request takes any time from now on: it no longer counts among those that are answered at a time.
+    /// Marks the request as slow: it no longer counts against the limit of concurrent requests.
     fn pause(&self);
     /// It counts again.
     fn resume(&self);
 }
 
 impl RequestContext<'_> {
-    /// Whether nothing is mounted any more, so that nobody hears the answer.
+    /// Whether the file system is unmounted, so that no program gets the reply.
     pub fn is_unmounted(&self) -> bool {
         self.is_unmounted.load(SeqCst)
     }
@@ -121,18 +122,18 @@ impl RequestContext<'_> {
     }
 }
 
-/// Where bytes that were asked for go.
+/// The destination of read data.
 pub struct ReplyData<'a>(pub(crate) DataTarget<'a>);
 
 pub(crate) enum DataTarget<'a> {
     /// To the device, at once.
     Device { device: &'a File, unique: u64 },
-    /// To the memory where the kernel looks for them: the room there is, and how much of it is used.
+    /// To the kernel's buffer: its size, and the number of used bytes.
     RingEntry { buffer: &'a mut [u8], used: usize },
 }
 
 impl ReplyData<'_> {
-    /// Has `fill` put bytes into a stretch of at most `length`; so many as it says are the answer.
+    /// Calls `fill` with a buffer of at most `length`; as many bytes as it returns are the reply.
     pub fn fill_with<E>(
         &mut self,
         length: usize,
@@ -154,7 +155,7 @@ impl ReplyData<'_> {
         })
     }
 
-    /// Gives all bytes at once; what comes after that is lost.
+    /// Sends all bytes at once; later ones are dropped.
     pub fn send(&mut self, bytes: &[u8]) -> Reply {
         match &mut self.0 {
             DataTarget::Device { device, unique } => {
@@ -182,7 +183,7 @@ pub(crate) fn free_scratch() {
     SCRATCH.take();
 }
 
-/// The requests of a session that reader threads answer at the moment.
+/// The requests of a session that reader threads handle at the moment.
 #[derive(Default)]
 struct Underway {
     count: usize,
@@ -193,21 +194,21 @@ struct Underway {
 /// A mounted file system.
 pub(crate) struct Session {
     handler: Box<dyn RequestHandler>,
-    /// What was negotiated with the kernel.
+    /// The result of the negotiation with the kernel.
     init_flags: InitFlags,
     /// Where it is mounted.
     mountpoint: PathBuf,
     device: Arc<File>,
-    /// What the readers know it by.
+    /// Its key for the readers.
     pub(crate) token: u64,
     underway: Mutex<Underway>,
-    /// Of each processor; none: requests come by the device only.
+    /// One per processor; none: requests come by the device only.
     ring_workers: Vec<RingQueue>,
     /// The kernel refused a slot, so requests come by the device.
     is_refused: AtomicBool,
-    /// Nothing is mounted any more.
+    /// The file system is unmounted.
     is_unmounted: AtomicBool,
-    /// Dropped last: whoever waits for the end then knows that the answers are dropped, too.
+    /// Dropped last: its receiver then knows that the handler is dropped, too.
     _ended: Sender<io::Result<()>>,
 }
 
@@ -217,8 +218,8 @@ impl Drop for Session {
     }
 }
 
-/// Has the requests for what is mounted on a folder answered until it is unmounted; `rings`: by io_uring, if that
-/// can be had. The receiver is disconnected when the session has ended.
+/// Serves the requests of a mount until it is unmounted; `rings`: by io_uring, if
+/// possible. The receiver is disconnected when the session has ended.
 pub fn serve(
     device: Arc<File>,
     dir: &Path,
@@ -265,14 +266,14 @@ fn prepare_rings() -> Option<(&'static Watch, Vec<Payload>)> {
     payloads.ok().map(|payloads| (watch, payloads))
 }
 
-/// How many processors there can be, if Linux tells.
+/// The highest possible number of processors, if Linux shows it.
 fn possible_cpus() -> Option<u16> {
     let text = std::fs::read_to_string(POSSIBLE_CPUS_PATH).ok()?;
     let last = text.trim().rsplit([',', '-']).next()?.parse::<u16>().ok()?;
     last.checked_add(1)
 }
 
-/// Agrees with the kernel what is spoken, and whether by rings; none: it was unmounted before.
+/// Negotiates the protocol and rings with the kernel; none: it was unmounted before.
 fn negotiate(
     device: &File,
     answers: &dyn RequestHandler,
@@ -323,7 +324,7 @@ impl Session {
         &self.mountpoint
     }
 
-    /// What was negotiated with the kernel.
+    /// The result of the negotiation with the kernel.
     pub(crate) fn init_flags(&self) -> InitFlags {
         self.init_flags
     }
@@ -343,12 +344,12 @@ impl Session {
         self.is_refused.store(true, SeqCst);
     }
 
-    /// Nothing is mounted any more: requests that wait for something need not.
+    /// The file system is unmounted: waiting requests can stop.
     pub(crate) fn set_unmounted(&self) {
         self.is_unmounted.store(true, SeqCst);
     }
 
-    /// A reader begins to answer a request; returns whether the device is polled meanwhile.
+    /// A reader begins to handle a request; returns whether the device stays polled meanwhile.
     pub(crate) fn begin_request(&self) -> bool {
         let mut underway = self.underway.lock();
         underway.count += 1;
@@ -356,7 +357,7 @@ impl Session {
         underway.is_polled
     }
 
-    /// A reader has answered; returns whether the device is to be polled from now on.
+    /// A reader has finished a request; returns whether the device is to be polled from now on.
     pub(crate) fn end_request(&self) -> bool {
         let mut underway = self.underway.lock();
         underway.count -= 1;
@@ -370,7 +371,7 @@ impl Session {
         self.underway.lock().count += 1;
     }
 
-    /// Handles a message that waits for no answer: nodes that the kernel no longer knows, or an interrupt.
+    /// Handles a message without reply: FORGET, or INTERRUPT.
     pub(crate) fn handle_notice(&self, message: &RequestMessage<'_>) {
         if let Some(unique) = request::interrupted_request(message.header.opcode, message.payload) {
             return self.handler.interrupt(unique);
@@ -379,7 +380,7 @@ impl Session {
         nodes.for_each(|node| self.handler.forget(node));
     }
 
-    /// Answers a request.
+    /// Handles a request.
     pub(crate) fn handle_ring_request(
         &self,
         lane: &dyn Lane,

@@ -1,6 +1,6 @@
 //! Fields of a message, one after the other, in the machine's byte order.
 
-/// What is left of a message to be read.
+/// The unread rest of a message.
 #[derive(Clone, Copy)]
 pub(crate) struct FieldReader<'a>(pub(crate) &'a [u8]);
 
@@ -23,7 +23,7 @@ impl<'a> FieldReader<'a> {
         self.array().map(u64::from_ne_bytes)
     }
 
-    /// Leaves out so many bytes.
+    /// Skips this many bytes.
     pub(crate) fn skip(&mut self, bytes: usize) -> Option<()> {
         self.0 = self.0.get(bytes..)?;
         Some(())
@@ -37,7 +37,7 @@ impl<'a> FieldReader<'a> {
         Some(word)
     }
 
-    /// So many bytes.
+    /// This many bytes.
     pub(crate) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -71,7 +71,7 @@ impl MessageBuilder {
         self
     }
 
-    /// So many zero bytes.
+    /// This many zero bytes.
     pub(crate) fn zeros(&mut self, count: usize) -> &mut Self {
         self.0.resize(self.0.len() + count, 0);
         self

@@ -58,11 +58,11 @@ pub(crate) struct Reader {
     pub(crate) text_rest: Vec<u8>,
 }
 
-/// What a thread does after it let the next one read.
+/// The next action of a thread after it let the next one read.
 enum Work {
     Run(Task),
     Manage(TaskManagement),
-    /// Nothing: it reads again.
+    /// None: it reads again.
     None,
     End,
 }
@@ -114,7 +114,7 @@ impl<'a> Connection<'a> {
                 Work::End => break,
             }
         }
-        // commands that were read are answered
+        // the commands that were read are finished
         while let Some(task) = self.session.tasks.next_ready() {
             self.run_task(task, &mut data_in);
         }
@@ -129,7 +129,7 @@ impl<'a> Connection<'a> {
         let thread = std::thread::Builder::new().name("iscsi".to_owned());
         let is_started = thread.spawn_scoped(scope, || self.take_turns(scope)).is_ok();
         if !is_started {
-            // the threads that there are go on
+            // the threads that there are continue
             self.threads.fetch_sub(1, SeqCst);
         }
         is_started
@@ -172,7 +172,7 @@ impl<'a> Connection<'a> {
                 Work::None => {}
                 Work::Manage(request) => return Work::Manage(request),
                 Work::End => {
-                    // an initiator that breaks the protocol, or stalls, is not told why
+                    // an initiator that breaks the protocol, or stalls, gets no reason
                     self.client.end();
                     return Work::End;
                 }
@@ -278,7 +278,7 @@ impl<'a> Connection<'a> {
         match self.session.tasks.accept(number) {
             Acceptance::Accepted => {}
             Acceptance::Ignored => return Ok(Work::None),
-            // there is always room for an abort, as tasks are as many as are accepted
+            // there is always space for an abort: the number of tasks is bounded by the window
             Acceptance::TooManyImmediate | Acceptance::ProtocolError => {
                 return Err(ProtocolError.into());
             }
@@ -400,14 +400,14 @@ impl<'a> Connection<'a> {
         if matches!(&read, Err(error) if error.kind() == DATA_DIGEST) {
             transfer.set_broken();
         } else if let Err(error) = read {
-            // whoever aborts the task waits for it
+            // the thread that aborts the task waits for it
             self.session.tasks.finish(data.tag);
             return Err(error);
         }
         self.go_on(transfer)
     }
 
-    /// Waits for more data, asks for it, or has the task carried out.
+    /// Waits for more data, requests it, or lets the task run.
     fn go_on(&self, transfer: Transfer) -> io::Result<Work> {
         if transfer.is_complete() {
             return Ok(Work::Run(transfer.into_task()));
@@ -454,7 +454,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Carries out a task and answers it.
+    /// Runs a task and sends its response.
     fn run_task(&self, mut task: Task, data_in: &mut Vec<u8>) {
         let outcome = self.execute(&task, data_in);
         let counters = counters(&task, &outcome, data_in.len());
@@ -475,8 +475,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// On a suspended pool with failmode=wait the initiator waits, as programs do on a mounted file system, until the
-    /// pool goes on, the task is aborted, or the connection ends.
+    /// On a suspended pool with failmode=wait the initiator waits, as programs do on a mounted file
+    /// system, until the pool is resumed, the task is aborted, or the connection ends.
     fn execute(&self, task: &Task, data_in: &mut Vec<u8>) -> Result<(), Failure> {
         data_in.clear();
         let command = task.command.clone()?;

@@ -11,11 +11,11 @@ use crate::{Error, Result};
 pub struct ServerOptions {
     /// The addresses that the server listens on. The port of iSCSI is 3260; port 0 is a free one.
     pub listen: Vec<SocketAddr>,
-    /// Connections at the same time, of which each has one session. Further ones are closed at once.
+    /// The most connections at a time; each has one session. Further ones are closed at once.
     pub max_connections: usize,
     /// Threads of one connection: commands that run in parallel.
     pub threads_per_connection: usize,
-    /// Commands of one session that are accepted and not answered (the window of CmdSN).
+    /// The most commands of one session in progress (the window of CmdSN).
     pub max_commands: usize,
     /// Bytes of data of the writes of one session that are in memory. The target asks for no more data above it;
     /// the first burst of each command, 64 KiB at most, comes in addition.

@@ -83,8 +83,9 @@ impl Server {
         self.listeners.iter().map(Listener::address).collect()
     }
 
-    /// Replaces the targets. Sessions go on with a target whose name is as before and which admits them, and are
-    /// told if its units are others; sessions with other targets end after their commands are answered.
+    /// Replaces the targets. Sessions continue with a target whose name is as before and which
+    /// admits them, and are notified if its units changed; sessions with other targets end after
+    /// their commands are finished.
     pub fn set_targets(&self, targets: Vec<Target>) -> Result<()> {
         let mut table = self.shared.targets.write();
         *table = table.update(targets)?;

@@ -122,7 +122,7 @@ impl Session {
         self.target.is_some() && other.target.is_some() && self.nexus == other.nexus
     }
 
-    /// Takes from the units what the session held until its end.
+    /// Releases the session's state in the units.
     pub(crate) fn leave_units(&self) {
         let units = self.target.as_ref().map(|target| target.units());
         for unit in units.iter().flat_map(|units| units.values()) {

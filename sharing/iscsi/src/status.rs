@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// What a server does now.
+/// The state of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServerStatus {
     /// The addresses that it listens on.
@@ -34,7 +34,7 @@ pub struct SessionStatus {
     pub digests: (bool, bool),
     /// The time since the connection was made.
     pub connected: Duration,
-    /// Commands that are accepted and not answered.
+    /// Commands in progress.
     pub in_flight: u64,
     /// Sums since the login.
     pub counters: Counters,
@@ -43,9 +43,9 @@ pub struct SessionStatus {
 /// Sums of commands. A rate is the difference of two ([`Counters::since`]) by the time between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Commands that were answered.
+    /// Finished commands.
     pub commands: u64,
-    /// Commands that were answered with another status than GOOD.
+    /// Commands finished with another status than GOOD.
     pub errors: u64,
     /// Bytes that initiators read.
     pub read_bytes: u64,

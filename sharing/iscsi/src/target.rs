@@ -90,7 +90,7 @@ impl fmt::Debug for ChapUser {
     }
 }
 
-/// How initiators prove who they are.
+/// The authentication of initiators.
 #[derive(Clone, Debug)]
 pub struct Chap {
     initiator: ChapUser,
@@ -125,7 +125,7 @@ pub struct TargetUnit {
     pub id: UnitId,
     /// The name of the volume, for the status.
     pub volume: String,
-    /// Where reservations are kept; none: initiators cannot have them kept over a restart.
+    /// The store of reservations; none: they cannot persist over a restart (APTPL).
     pub reservation_store: Option<ReservationStore>,
 }
 
@@ -136,11 +136,12 @@ pub struct Target {
     pub name: String,
     /// A sentence for the user who lists the targets.
     pub alias: String,
-    /// The networks whose initiators may use the target. For others it is not there; an empty list admits nobody.
+    /// The networks whose initiators may use the target. It is invisible for others; an empty list
+    /// admits none.
     pub networks: Vec<IpNet>,
     /// The names of the initiators that may use the target; an empty list admits all of the networks.
     pub initiators: Vec<String>,
-    /// The proof that is asked for; none: an initiator is believed its name.
+    /// The required proof; none: any initiator name is accepted.
     pub chap: Option<Chap>,
     /// The units by their LUNs.
     pub units: BTreeMap<u16, TargetUnit>,
@@ -188,7 +189,7 @@ struct TargetState {
     units: Arc<BTreeMap<u16, Arc<LogicalUnit>>>,
 }
 
-/// Who may use a target.
+/// The initiators that may use a target.
 #[derive(Clone)]
 pub(crate) struct Access {
     pub(crate) alias: String,
@@ -301,7 +302,7 @@ impl TargetTable {
         visible.map(|target| target.name.clone()).collect()
     }
 
-    /// Whether a session of an initiator may go on.
+    /// Whether a session of an initiator may continue.
     pub(crate) fn serves(
         &self,
         target: &Arc<ActiveTarget>,

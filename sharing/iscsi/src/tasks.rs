@@ -96,7 +96,7 @@ struct Row {
     reserved: usize,
 }
 
-/// What is to be done with a request by its number.
+/// The handling of a request by its number.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Acceptance {
     Accepted,
@@ -131,7 +131,7 @@ impl TaskSet {
         Self { state: Mutex::new(state), task_ended: Condvar::new(), max_commands, max_write_bytes }
     }
 
-    /// Accepts a request that is no task, or a task with [`TaskSet::add`] after it.
+    /// Accepts a request that is not a task, or a task with [`TaskSet::add`] after it.
     pub(crate) fn accept(&self, number: CommandNumber) -> Acceptance {
         let mut state = self.state.lock();
         if number.is_immediate {
@@ -177,7 +177,7 @@ impl TaskSet {
         true
     }
 
-    /// Marks a request that is no task as done.
+    /// Marks a request that is not a task as done.
     pub(crate) fn complete(&self, number: CommandNumber) {
         self.state.lock().complete(number);
     }

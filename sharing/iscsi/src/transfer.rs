@@ -12,7 +12,7 @@ use crate::wire::response::Response;
 /// A task that collects its data.
 pub(crate) struct Transfer {
     task: Task,
-    /// Bytes that came, or that the R2T asks for and that come next.
+    /// Bytes that were received, or that the R2T requests next.
     received: usize,
     sequence: Sequence,
     data_sn: u32,
@@ -112,7 +112,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Whether data comes that need not be asked for.
+    /// Whether unsolicited data is expected.
     pub(crate) fn is_open(&self) -> bool {
         self.sequence != Sequence::Idle
     }
@@ -122,13 +122,13 @@ impl Transfer {
         self.is_broken = true;
     }
 
-    /// Whether all data is there, or no more is wanted as a part was lost.
+    /// Whether all data was received, or no more is wanted because a part was lost.
     pub(crate) fn is_complete(&self) -> bool {
         let has_all = self.received >= self.task.wanted_data();
         self.sequence == Sequence::Idle && (has_all || self.is_broken)
     }
 
-    /// Asks for the next data.
+    /// Requests the next data.
     pub(crate) fn next_r2t(&mut self, parameters: &Parameters) -> Response {
         let end = self.task.wanted_data().min(self.received + parameters.max_burst);
         let transfer_tag = self.next_tag;

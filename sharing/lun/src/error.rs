@@ -8,7 +8,7 @@ pub enum Error {
     /// The range ends behind the last block.
     #[error("the range ends at byte {end}, and the volume has {size} bytes")]
     OutOfRange {
-        /// The byte behind the range; `u64::MAX` where there is no such number.
+        /// The byte after the range; `u64::MAX` on overflow.
         end: u64,
         /// Bytes of the unit.
         size: u64,
@@ -27,7 +27,7 @@ pub enum Error {
         "a logical block has 512 or 4096 bytes, not {block_size}, and at most {volume_block} here"
     )]
     BlockSize {
-        /// The size that was asked for.
+        /// The requested size.
         block_size: u32,
         /// Bytes of a block of the volume.
         volume_block: u32,
@@ -47,7 +47,7 @@ pub enum Error {
     /// The drives could not give the data.
     #[error("{why}")]
     Medium {
-        /// What could not be read, and why.
+        /// The unreadable part, and the reason.
         why: String,
     },
     /// The volume could not be opened.

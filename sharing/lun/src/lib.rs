@@ -1,8 +1,8 @@
-//! What a block protocol needs of a volume: logical units with reservations.
+//! The interface of block protocols to volumes: logical units with reservations.
 //!
-//! iSCSI, NBD, NVMe/TCP and ublk serve the same volumes. [`Lun`] is what they have in common: blocks that are read,
-//! written, unmapped and compared, a cache that is flushed, persistent reservations, and events. [`VolumeLun`] is a
-//! volume of an imported pool, [`SnapshotLun`] a snapshot of one.
+//! iSCSI, NBD, NVMe/TCP and ublk serve the same volumes. [`Lun`] is their common part: blocks that
+//! are read, written, unmapped and compared, a cache that is flushed, persistent reservations, and
+//! events. [`VolumeLun`] is a volume of an imported pool, [`SnapshotLun`] a snapshot of one.
 //!
 //! All offsets and lengths are in bytes and multiples of the logical block size. Written data is in memory until
 //! [`Lun::flush`] or a write with [`Durability::Durable`] (FUA): a protocol reports a write-back cache.
@@ -54,10 +54,10 @@ impl Geometry {
     }
 }
 
-/// What a write has to survive when it returns.
+/// The durability of a write when it returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durability {
-    /// Nothing: it is in the write-back cache.
+    /// None: it is in the write-back cache.
     Cached,
     /// A power cut (FUA).
     Durable,
@@ -68,7 +68,7 @@ pub enum Durability {
 pub enum Compared {
     /// The content was as expected and the new data was written.
     Written,
-    /// The content differs from what was expected, and nothing was written.
+    /// The content differs from the expected one, and nothing was written.
     Differs {
         /// Offset of the first byte that differs, from the start of the range.
         at: usize,
@@ -80,7 +80,7 @@ pub enum Compared {
 pub struct Extent {
     /// Bytes of the unit, whole logical blocks.
     pub range: Range<u64>,
-    /// Whether the range takes space. What is not mapped reads as zeros.
+    /// Whether the range is mapped. Unmapped ranges read as zeros.
     pub is_mapped: bool,
 }
 
@@ -93,7 +93,8 @@ pub struct ThinSpace {
     pub available: u64,
 }
 
-/// A change of a unit that initiators are told of (SCSI: unit attention; NVMe: asynchronous event).
+/// A change of a unit that initiators are notified of (SCSI: unit attention; NVMe: asynchronous
+/// event).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LunEvent {
     /// It has another number of blocks.
@@ -147,11 +148,11 @@ pub trait Lun: Send + Sync {
     /// Space that the unit takes and may take.
     fn space(&self) -> Result<ThinSpace>;
 
-    /// Whether a request that fails with [`Error::Suspended`] is to be repeated until the pool goes on, and the
-    /// initiator to wait meanwhile (failmode=wait).
+    /// Whether a request that fails with [`Error::Suspended`] is to be repeated until the pool is
+    /// resumed, while the initiator waits (failmode=wait).
     fn waits_while_suspended(&self) -> bool;
 
-    /// The persistent reservations. Protocols ask [`Reservations::check`] before each request.
+    /// The persistent reservations. Protocols call [`Reservations::check`] before each request.
     fn reservations(&self) -> &Reservations;
 
     /// Has `callback` called for each event, for as long as the caller keeps it.

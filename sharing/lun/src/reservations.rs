@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Nexus(pub Vec<u8>);
 
-/// A key that an initiator registers; 0 is no key.
+/// A key that an initiator registers; 0 is not a key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ReservationKey(pub u64);
 
@@ -89,7 +89,7 @@ impl ReservationType {
     }
 }
 
-/// What a request does to a unit.
+/// The access of a request to a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AccessKind {
     /// It reads data.
@@ -103,7 +103,7 @@ pub enum AccessKind {
 pub enum Holder {
     /// One nexus.
     One(Nexus),
-    /// Everybody who is registered.
+    /// All registrants.
     AllRegistrants,
 }
 
@@ -133,14 +133,14 @@ pub enum ReservationError {
     #[error("the reservation is of another type")]
     InvalidRelease,
     /// A key of zero is not possible here.
-    #[error("a key of zero names nobody here")]
+    #[error("a key of zero matches no registration")]
     InvalidKey,
-    /// The bytes are no saved reservations.
+    /// The bytes are not saved reservations.
     #[error("the saved reservations are damaged")]
     Damaged,
 }
 
-/// The initiators that a request has taken something from; each is told by a unit attention.
+/// The initiators that have lost something by a request; each gets a unit attention.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Preempted {
     /// Their registrations were removed.
@@ -206,7 +206,7 @@ impl Reservations {
         Ok(())
     }
 
-    /// Releases the reservation, if the initiator holds it. The initiators that are to be told are returned.
+    /// Releases the reservation, if the initiator holds it. Returns the initiators to notify.
     pub fn release(
         &self,
         nexus: &Nexus,
@@ -238,8 +238,8 @@ impl Reservations {
         Ok(Preempted { unregistered, released: Vec::new() })
     }
 
-    /// Removes the registrations of a key, and takes the reservation if that key holds it. For PREEMPT AND ABORT the
-    /// protocol also aborts the requests of those that are returned.
+    /// Removes the registrations of a key, and takes the reservation if that key holds it. For
+    /// PREEMPT AND ABORT the protocol also aborts the requests of the returned initiators.
     pub fn preempt(
         &self,
         nexus: &Nexus,

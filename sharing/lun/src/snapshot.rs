@@ -26,7 +26,7 @@ struct Inner {
 }
 
 impl SnapshotLun {
-    /// Opens a snapshot by its full name (VOLUME@NAME). It is read-only whatever the options say.
+    /// Opens a snapshot by its full name (VOLUME@NAME). It is always read-only.
     pub fn open(pool: &Pool, name: &str, options: LunOptions) -> Result<Self> {
         let opened = pool.open_volume_snapshot(name);
         let snapshot = opened.map_err(|why| Error::Open { why: why.to_string() })?;

@@ -54,7 +54,8 @@ struct Inner {
     locks: RangeLocks,
     reservations: Reservations,
     subscribers: Mutex<Vec<Subscriber>>,
-    /// What the volume calls when it was resized or retired; it is kept here, as the volume does not keep it.
+    /// The callback of the volume for a resize or its end; it is kept here, because the volume does
+    /// not keep it.
     watcher: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -65,7 +66,7 @@ struct Current {
     volume: OpenVolume,
     /// Keeps the volume from being destroyed.
     _hold: DatasetHold,
-    /// Bytes of it when initiators were last told.
+    /// Its size in bytes at the last notice to initiators.
     size: u64,
     is_gone: bool,
 }
@@ -133,7 +134,7 @@ impl Inner {
         if current.is_gone { Err(Error::Gone) } else { Ok(current.volume.clone()) }
     }
 
-    /// Compares the volume with what initiators know, and tells them.
+    /// Compares the volume with the initiators' view, and notifies them.
     fn refresh(&self) {
         let events = {
             let mut current = self.current.write();

@@ -102,7 +102,7 @@ pub(crate) fn serve(shared: &Shared, client: &Client) {
     client.abort();
 }
 
-/// The handshake. None: the client ended it, or asked for an export by its old option that is not there.
+/// The handshake. None: the client ended it, or requested a missing export by the old option.
 fn negotiate(
     shared: &Shared,
     client: &Client,
@@ -200,7 +200,7 @@ impl<'a> Transmission<'a> {
     }
 
     /// Carries out a request. On a suspended pool with failmode=wait the client waits, as programs do on a mounted
-    /// file system, until the pool goes on or the connection ends.
+    /// file system, until the pool continues or the connection ends.
     fn execute(&self, request: &Request, buffer: &mut [u8]) -> Reply {
         loop {
             let reply = self.session.execute(request, buffer);
@@ -220,7 +220,7 @@ impl<'a> Transmission<'a> {
         }
         let thread = std::thread::Builder::new().name("nbd".to_owned());
         if thread.spawn_scoped(scope, || self.take_turns(scope)).is_err() {
-            // the threads that there are go on
+            // the threads that there are continue
             self.threads.fetch_sub(1, SeqCst);
         }
     }

@@ -19,7 +19,8 @@ pub struct Export {
     pub name: String,
     /// A sentence for the user who lists the exports.
     pub description: String,
-    /// The networks whose clients may use the export. For others it is not there; an empty list admits nobody.
+    /// The networks whose clients may use the export. It is invisible for others; an empty list
+    /// admits none.
     pub networks: Vec<IpNet>,
     /// The unit. It is read-only if its geometry says so.
     pub unit: Arc<dyn Lun>,

@@ -65,7 +65,7 @@ impl Negotiation {
     ) -> Step {
         let parsed = match ClientOption::parse(option, payload) {
             Ok(parsed) => parsed,
-            // EXPORT_NAME has no reply that tells of an error
+            // EXPORT_NAME has no reply for an error
             Err(_) if option == code::EXPORT_NAME => return Step::Close,
             Err(why) => {
                 reply_error(option, OptionError::Invalid, &why.to_string(), out);
@@ -146,7 +146,7 @@ impl Negotiation {
         let session = self.session(export, &request.export);
         let flags = export.transmission_flags(self.is_structured);
         OptionReply::Export { size: session.size, flags }.encode(option, out);
-        // block sizes are always told: those of a volume are not the protocol's defaults
+        // block sizes are always sent: those of a volume are not the protocol's defaults
         OptionReply::BlockSize(session.sizes).encode(option, out);
         if request.kinds.contains(&info::NAME) {
             OptionReply::Name(&export.name).encode(option, out);
@@ -205,7 +205,7 @@ fn find_or_refuse<'a>(
 ) -> Option<&'a Arc<Export>> {
     let found = exports.find(name);
     if found.is_none() {
-        let message = format!("there is no export '{name}': list the exports of this server");
+        let message = format!("export '{name}' does not exist: list the exports of this server");
         reply_error(option, OptionError::UnknownExport, &message, out);
     }
     found

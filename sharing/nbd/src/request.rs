@@ -21,7 +21,7 @@ const MAX_STATUS_BLOCKS: u64 = 16384;
 pub(crate) struct Reply {
     pub(crate) headers: Vec<u8>,
     pub(crate) parts: Vec<ReplyPart>,
-    /// What the request adds to the counters.
+    /// The request's share of the counters.
     pub(crate) counters: Counters,
     /// Whether the request failed as the pool is suspended, and should be repeated.
     pub(crate) should_repeat: bool,

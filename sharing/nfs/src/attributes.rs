@@ -40,7 +40,8 @@ pub(crate) fn special_type(number: u32) -> Option<FileType> {
     }
 }
 
-/// A time that NFSv3 can express. Its seconds are unsigned and end in 2106; others wrap, as Linux has it.
+/// A time that NFSv3 can express. Its seconds are unsigned and end in 2106; others wrap, as in
+/// Linux.
 fn to_v3_time(time: Time) -> v3::Time {
     let [.., a, b, c, d] = time.seconds.to_be_bytes();
     v3::Time { seconds: u32::from_be_bytes([a, b, c, d]), nanoseconds: time.nanoseconds }

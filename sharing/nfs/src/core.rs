@@ -61,8 +61,9 @@ impl Core {
         self.table_version.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The status of a handle whose file system is not exported. Pools are imported one after the other when the
-    /// server starts: a client must not take a file for gone whose pool comes a little later.
+    /// The status of a handle whose file system is not exported. Pools are imported one after the
+    /// other when the server starts: a client must not conclude that a file is gone while its pool
+    /// is not imported yet.
     pub(crate) fn unexported_status(&self) -> Status {
         let is_starting = self.started_at.elapsed() < self.options.lease;
         if is_starting { Status::DELAY } else { Status::STALE }

@@ -56,7 +56,7 @@ pub enum Squash {
     Root,
     /// Everybody (`all_squash`).
     All,
-    /// Nobody (`no_root_squash`).
+    /// No user (`no_root_squash`).
     Nobody,
 }
 
@@ -273,7 +273,7 @@ impl ExportTable {
         names.filter_map(move |name| Some((name.as_str(), self.find(&join(&path, name), address)?)))
     }
 
-    /// What a name in a pseudo directory or in the root of an export leads to, if it is a crossing.
+    /// The target of a name in a pseudo directory or in the root of an export, if it is a crossing.
     pub(crate) fn child(&self, path: &str, name: &[u8], address: SocketAddr) -> Option<PathNode> {
         let name = std::str::from_utf8(name).ok()?;
         if !self.children.get(path)?.contains(name) {

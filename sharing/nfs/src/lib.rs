@@ -17,9 +17,9 @@
 //! bounded for the whole server ([`ServerOptions::max_buffered_bytes`]), and the state of each client is bounded as
 //! well.
 //!
-//! A write that asks for no stability is in memory when it is answered, and the answer says so. COMMIT, stable writes
-//! and changes of names are in the intent log or on the drives when they are answered. The log of a dataset is one,
-//! so that one write of it commits what many clients wait for.
+//! A write that requests no stability is in memory when it is answered, and the answer says so.
+//! COMMIT, stable writes and changes of names are in the intent log or on the drives when they are
+//! answered. A dataset has one log, so one write of it commits the changes of many clients.
 //!
 //! While the pool is suspended, clients wait (failmode=wait) or get an I/O error (failmode=continue).
 //!

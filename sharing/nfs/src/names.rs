@@ -1,6 +1,7 @@
 //! Procedures that change names: create, remove, rename, link, and the listing of directories.
 //!
-//! A change of names is on stable storage when it is answered, as both versions of the protocol want it.
+//! A change of names is on stable storage when it is answered, as both versions of the protocol
+//! require.
 
 use posix::access::OpenMode;
 use posix::{NewInode, RenameMode, RenameRequest, SetAttributes};
@@ -15,11 +16,11 @@ pub(crate) struct ListedEntry<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) cookie: u64,
     pub(crate) fileid: u64,
-    /// Leads to what the entry names.
+    /// The object of the entry.
     pub(crate) target: EntryTarget<'a>,
 }
 
-/// What an entry names. It is looked up only if the client wants its attributes.
+/// The object of an entry. It is looked up only if the client requests its attributes.
 pub(crate) enum EntryTarget<'a> {
     /// A file of the same export.
     File(&'a FileNode, posix::Ino),
@@ -77,7 +78,7 @@ impl Request<'_> {
         Ok(node)
     }
 
-    /// Creates and opens a regular file. `deny` is what other clients may not do with it meanwhile.
+    /// Creates and opens a regular file. `deny` are the accesses denied to other clients meanwhile.
     pub(crate) fn create_file(
         &self,
         (dir, name): (&FileNode, &[u8]),
@@ -261,8 +262,8 @@ pub(crate) enum RemoveKind {
     Any,
 }
 
-/// Shows names whose cookies count from `base` on. A cookie is a hash of its name, so that it stays valid when other
-/// exports come and go.
+/// Visits the names with cookies from `base` on. A cookie is a hash of its name, so that it stays
+/// valid when other exports are added and removed.
 fn visit_names<'a>(
     names: impl Iterator<Item = &'a str>,
     (dir, base): (&Node, u64),
@@ -292,7 +293,7 @@ fn name_cookie(name: &str) -> u64 {
 fn entry_fileid(dir: &FileNode, ino: posix::Ino) -> u64 {
     /// Bits of an inode number that hold the object number.
     const OBJECT_BITS: u64 = (1 << 40) - 1;
-    /// Numbers from here on are of directories below `.zfs`, which are no objects.
+    /// Numbers from here on are of directories below `.zfs`, which are not objects.
     const FIRST_SYNTHETIC: u64 = 1 << 61;
     if dir.handle.object == 0 || ino.get() >= FIRST_SYNTHETIC {
         ino.get()

@@ -54,7 +54,7 @@ impl Node {
         }
     }
 
-    /// The file of an export that the caller may change, as far as the rules of the export say.
+    /// The file of an export, if the rules of the export let the caller change it.
     pub(crate) fn writable(&self) -> Result<&FileNode, Status> {
         match self {
             Self::File(file) if file.admission.is_writable => Ok(file),

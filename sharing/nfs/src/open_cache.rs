@@ -1,6 +1,7 @@
-//! Open files of requests that name a file by its handle alone: those of NFSv3, and those of NFSv4 without a stateid.
+//! Open files of requests that identify a file by its handle alone: those of NFSv3, and those of
+//! NFSv4 without a stateid.
 //!
-//! Such a client never says that it closes a file. The cache keeps a file open for a few seconds after its last use,
+//! Such a client never closes a file explicitly. The cache keeps a file open for a few seconds after its last use,
 //! so that a stream of reads has one read-ahead. A cached file is opened without access checks: each request checks
 //! its caller.
 

@@ -53,7 +53,7 @@ impl Secret {
         Self(bytes)
     }
 
-    /// A secret of a text that nobody can guess.
+    /// A secret that cannot be guessed.
     pub fn from_text(text: &str) -> Self {
         Self(blake3::derive_key("Poolhouse NFS 2026 secret", text.as_bytes()))
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// What a server does now.
+/// The state of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServerStatus {
     /// The addresses that it listens on.

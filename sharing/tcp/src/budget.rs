@@ -1,8 +1,8 @@
 //! The memory budget of a server: bytes of data that requests have in memory.
 //!
-//! A thread takes the bytes of its request before it allocates them, and waits while there are too few. It reads no
-//! further request meanwhile, so that the client is slowed down. One connection has at most a quarter of the budget,
-//! or one request: slow clients leave room for the others.
+//! A thread takes the bytes of its request before it allocates them, and waits while there are too
+//! few. It reads no further request meanwhile, so that the client is slowed down. One connection
+//! has at most a quarter of the budget, or one request: so slow clients cannot use it up.
 
 use parking_lot::{Condvar, Mutex};
 
@@ -33,7 +33,7 @@ impl MemoryBudget {
     /// Takes bytes for a connection; waits until there are enough.
     ///
     /// # Panics
-    /// If a request is larger than the budget, which would wait for ever.
+    /// If a request is larger than the budget, because it would wait forever.
     pub fn reserve<'a>(&'a self, share: &'a ConnectionShare, bytes: usize) -> Reserved<'a> {
         assert!(bytes <= self.limit, "{bytes} bytes of a budget of {}", self.limit);
         let mut used = self.used.lock();

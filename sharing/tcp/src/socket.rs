@@ -16,7 +16,7 @@ use rustix::net::sockopt;
 const READ_AHEAD: usize = 64 << 10;
 /// The number of buffers that one system call sends.
 const MAX_SLICES: usize = 64;
-/// A silent client is probed after this time, and then so often and so many times.
+/// A silent client is probed after this time, at this interval and this many times.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_mins(1), Duration::from_secs(10), 6);
 /// Milliseconds after which a connection ends whose client does not acknowledge data.
 const USER_TIMEOUT: u32 = 120_000;

@@ -1,8 +1,9 @@
-//! The bus of changes: what one door changes in a file system, all others are told.
+//! The bus of changes: notifies all doors of a change by another door.
 //!
-//! A FUSE mount has the kernel drop what it caches, an SMB server answers CHANGE_NOTIFY, an NFS server knows that a
-//! file has another change attribute. Each has a [`Subscription`]: a queue of bounded length. A subscriber that does
-//! not keep up loses the queue and is told once that everything may have changed; nobody waits for it.
+//! A FUSE mount invalidates the kernel's caches, an SMB server answers CHANGE_NOTIFY, an NFS server
+//! updates its change attribute. Each has a [`Subscription`]: a queue of bounded length. A
+//! subscriber that does not keep up loses the queue and is notified once that everything may have
+//! changed; no publisher waits for it.
 //!
 //! A change is published after it was made and before the door that made it answers its client. A door whose
 //! clients expect others to see the change at once, over other doors too, then calls
@@ -21,7 +22,7 @@ use posix::Ino;
 
 use crate::DoorId;
 
-/// What changed in a file or directory.
+/// The kind of a change of a file or directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ChangeKind {
     /// Its content, and perhaps its size.
@@ -42,7 +43,7 @@ pub enum ChangeKind {
     EntryRenamed {
         /// The old name.
         name: Vec<u8>,
-        /// Inode number of the directory that has it now.
+        /// Inode number of its present directory.
         to_dir: Ino,
         /// The new name.
         to_name: Vec<u8>,
@@ -63,7 +64,7 @@ pub enum ChangeKind {
 pub struct Change {
     /// Inode number of the file or directory.
     pub ino: Ino,
-    /// What changed.
+    /// The kind of the change.
     pub kind: ChangeKind,
     /// The version that the change gave to the file (see [`crate::change_version`]).
     pub version: u64,
@@ -84,7 +85,7 @@ pub struct ChangeBatch {
 #[derive(Default)]
 pub struct ChangeBus {
     queues: RwLock<Vec<Arc<Queue>>>,
-    /// How many there are, so that publishing to nobody takes no lock.
+    /// The number of subscribers, so that publishing without subscribers takes no lock.
     count: AtomicUsize,
 }
 
@@ -156,13 +157,14 @@ impl ChangeBus {
         }
     }
 
-    /// Tells all doors but one that everything may have changed, as after a rollback.
+    /// Notifies all doors but one that everything may have changed, as after a rollback.
     pub fn publish_overflow(&self, door: DoorId) {
         let queues = self.queues.read().clone();
         queues.iter().filter(|queue| queue.door != door).for_each(|queue| queue.push(None));
     }
 
-    /// Waits until all doors but one have handled what was published so far; false: one has not by `deadline`.
+    /// Waits until all doors but one have handled all changes published so far; false: one has not
+    /// by `deadline`.
     pub fn wait_until_handled(&self, door: DoorId, deadline: Instant) -> bool {
         if self.count.load(Ordering::SeqCst) == 0 {
             return true;
@@ -244,14 +246,14 @@ impl Subscription {
         state.take()
     }
 
-    /// What ends the subscription while a thread waits in [`Subscription::next_batch`].
+    /// Ends the subscription while a thread waits in [`Subscription::next_batch`].
     pub fn closer(&self) -> SubscriptionCloser {
         SubscriptionCloser(Arc::clone(&self.queue))
     }
 }
 
 impl SubscriptionCloser {
-    /// Ends the subscription: the subscriber gets no further batch, and nobody waits for it.
+    /// Ends the subscription: the subscriber gets no further batch, and no publisher waits for it.
     pub fn close(&self) {
         self.0.close();
     }
@@ -304,7 +306,8 @@ mod tests {
     }
 
     proptest! {
-        /// A subscriber that drops what a batch names knows the newest version of everything else.
+        /// A subscriber that invalidates the objects of a batch knows the newest version of
+        /// everything else.
         #[test]
         fn subscribers_miss_no_change_of_others(
             steps in prop::collection::vec((0..6_u64, 0..3_u8), 1..60),
@@ -372,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn overflow_is_told_once() {
+    fn overflow_is_reported_once() {
         let (bus, door) = (Arc::new(ChangeBus::default()), DoorId::new_unique());
         let subscription = bus.subscribe(door, CAPACITY, || {});
         bus.publish(&change(1, 1, DoorId::DAEMON));
@@ -387,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_subscribers_hold_nobody_up() {
+    fn closed_subscriber_blocks_no_publisher() {
         let bus = Arc::new(ChangeBus::default());
         let subscription = bus.subscribe(DoorId::new_unique(), CAPACITY, || {});
         bus.publish(&change(1, 1, DoorId::DAEMON));

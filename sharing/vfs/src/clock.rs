@@ -1,13 +1,14 @@
 //! The times of changes: unique and increasing, so that a file's change time is its version.
 //!
-//! Every change of a file sets its change time (ctime), to the nanosecond, and the pool stores it. NFSv4 wants a
-//! number per file that differs after each change and does not repeat after a restart (the change attribute). The
-//! stored ctime is that number if no two changes get the same time. So this clock never gives a time twice: while
-//! the system's clock stands still or goes back a little, it goes on by one nanosecond a change. A larger step back
-//! (somebody corrects a wrong clock) is followed, as files would have wrong times otherwise; versions then differ
-//! from earlier ones but are smaller. Two changes at the same moment can be applied in the other order than that of
-//! their times. A protocol that asks for the kind of its change attribute must therefore be told "time", not
-//! "monotonic".
+//! Every change of a file sets its change time (ctime), to the nanosecond, and the pool stores it.
+//! NFSv4 requires a number per file that differs after each change and does not repeat after a
+//! restart (the change attribute). The stored ctime is that number if no two changes get the same
+//! time. So this clock never gives a time twice: while the system's clock stops or goes back a
+//! little, it advances by one nanosecond a change. It follows a larger step back (an administrator
+//! corrects a wrong clock), because files would have wrong times otherwise; versions then differ
+//! from earlier ones but are smaller. Two changes at the same moment can be applied in the other
+//! order than that of their times. A protocol that reports the kind of its change attribute must
+//! therefore say "time", not "monotonic".
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -29,7 +30,7 @@ impl ChangeClock {
         Self { now: Box::new(now), last: AtomicI64::new(i64::MIN) }
     }
 
-    /// The time as the system has it.
+    /// The system's time.
     pub(crate) fn now(&self) -> Time {
         (self.now)()
     }

@@ -7,17 +7,17 @@ use posix::Credentials;
 
 use crate::{Access, ClientId, LeaseHolder};
 
-/// The protocol server, or the mount, that a request came by. Changes carry it, so that a door is not told
-/// of its own.
+/// The protocol server, or the mount, that a request came by. Changes carry it, so that a door is
+/// not notified of its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DoorId(u32);
 
-/// Numbers from here on are given to doors that ask for a unique one.
+/// Numbers from here on are given to doors that request a unique one.
 const FIRST_UNIQUE_DOOR: u32 = 1 << 16;
 static NEXT_DOOR: AtomicU32 = AtomicU32::new(FIRST_UNIQUE_DOOR);
 
 impl DoorId {
-    /// The daemon itself, for changes that no protocol asks for.
+    /// The daemon itself, for changes without a protocol.
     pub const DAEMON: Self = Self(0);
 
     /// A door that no other part of the process has: each mount is one.
@@ -36,12 +36,13 @@ impl DoorId {
     }
 }
 
-/// Who checks the permissions of a request.
+/// The layer that checks the permissions of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AccessChecks {
     /// The file system checks them against the credentials.
     Enforced,
-    /// As `Enforced`, but the owner of a file may read and write it whatever its permissions say (NFSv3).
+    /// As `Enforced`, but the owner of a file may read and write it whatever its permissions are
+    /// (NFSv3).
     OwnerOverride,
     /// The door has checked them, as the kernel does for a mount with `default_permissions`.
     DoneByDoor,
@@ -49,7 +50,7 @@ pub enum AccessChecks {
 
 /// A request that may wait for a suspended pool.
 pub trait Waiter {
-    /// Whether nobody waits for the response any more.
+    /// Whether no client waits for the response any more.
     fn is_cancelled(&self) -> bool;
 
     /// Runs work that blocks for long. A door may start another thread for its requests meanwhile.
@@ -67,7 +68,8 @@ pub struct Context<'a> {
     pub client: u64,
     /// The client's key for its leases; 0 where it has one lease per file.
     pub lease_key: u64,
-    /// What other clients may not do with a file as long as this request has it open (SMB, NFSv4 OPEN).
+    /// The accesses that other clients are denied while this request has the file open (SMB, NFSv4
+    /// OPEN).
     pub deny: Access,
     /// When the door stops waiting for the response; none: never.
     pub deadline: Option<Instant>,
@@ -76,12 +78,12 @@ pub struct Context<'a> {
     pub recall_deadline: Option<Instant>,
     /// How the request waits for a suspended pool; none: the pool's error is the response.
     pub waiter: Option<&'a dyn Waiter>,
-    /// Who checks permissions.
+    /// The layer that checks permissions.
     pub checks: AccessChecks,
 }
 
 impl<'a> Context<'a> {
-    /// A request whose permissions are checked, and which waits for nothing.
+    /// A request with permission checks, which never waits.
     pub const fn new(credentials: &'a Credentials, door: DoorId) -> Self {
         let checks = AccessChecks::Enforced;
         let (client, lease_key, deny) = (0, 0, Access::NONE);
@@ -120,7 +122,8 @@ impl<'a> Context<'a> {
         self.checks != AccessChecks::DoneByDoor
     }
 
-    /// The same request, whose caller may read and write the files it owns whatever their permissions say.
+    /// The same request, whose caller may read and write the files it owns whatever their
+    /// permissions are.
     #[must_use]
     pub const fn with_owner_override(self) -> Self {
         Self { checks: AccessChecks::OwnerOverride, ..self }

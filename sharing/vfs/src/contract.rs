@@ -1,11 +1,12 @@
 //! The contract between file protocols and file systems.
 //!
-//! A protocol holds no file of its own: it asks a [`FileSystem`] with the caller's credentials, and the
-//! file system checks permissions, waits for a suspended pool, drops set-ID bits and capabilities, and
-//! keeps open files whose last name is gone. So every protocol gives a file the same answer.
+//! A protocol keeps no file of its own: it calls a [`FileSystem`] with the caller's credentials,
+//! and the file system checks permissions, waits for a suspended pool, drops set-ID bits and
+//! capabilities, and keeps open files whose last name is gone. So a file behaves the same in every
+//! protocol.
 //!
-//! Permission to read and write is checked when a file is opened; reads and writes check only how it was
-//! opened, as POSIX has it.
+//! Permission to read and write is checked when a file is opened; reads and writes check only the
+//! open mode, as POSIX requires.
 
 use std::ops::Range;
 
@@ -16,7 +17,7 @@ use posix::{Attributes, Ino, NewInode, RenameRequest, SetAttributes, WriteOffset
 
 use crate::{Context, DirEntry, Result};
 
-/// What a file system can store.
+/// The abilities of a file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
 pub struct Limits {
@@ -84,7 +85,7 @@ pub trait FileSystem: Send + Sync {
     /// The topmost directory.
     fn root(&self) -> Result<Ino>;
 
-    /// What the file system can store.
+    /// The abilities of the file system.
     fn limits(&self) -> Limits;
 
     /// The space of the dataset that an inode is in.
@@ -202,7 +203,7 @@ pub trait FileSystem: Send + Sync {
         mode: AllocateMode,
     ) -> Result<()>;
 
-    /// The first byte from `from` on that is not in a hole; none if there is no such byte.
+    /// The first byte from `from` on that is not in a hole; none if there is only a hole.
     fn seek_data(&self, context: &Context<'_>, file: &Self::File, from: u64)
     -> Result<Option<u64>>;
 
@@ -245,7 +246,7 @@ pub trait FileSystem: Send + Sync {
     /// The names of the extended attributes of a file that the caller may see.
     fn xattr_names(&self, context: &Context<'_>, ino: Ino) -> Result<Vec<Vec<u8>>>;
 
-    /// The value of an extended attribute; none if there is no such attribute.
+    /// The value of an extended attribute; none if it does not exist.
     fn xattr(&self, context: &Context<'_>, ino: Ino, name: &[u8]) -> Result<Option<Vec<u8>>>;
 
     /// Sets an extended attribute, or removes it if there is no value.
@@ -258,7 +259,7 @@ pub trait FileSystem: Send + Sync {
         mode: XattrMode,
     ) -> Result<()>;
 
-    /// A POSIX ACL of a file; none if the mode tells all.
+    /// A POSIX ACL of a file; none if the mode has all permissions.
     fn posix_acl(
         &self,
         context: &Context<'_>,

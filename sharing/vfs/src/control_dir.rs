@@ -1,4 +1,4 @@
-//! `.zfs`: what is in the root of each file system, though it is not listed there.
+//! `.zfs`: the control directory in the root of each file system, which is not listed.
 //!
 //! ```text
 //! .zfs/snapshot/NAME   the root of a snapshot
@@ -18,7 +18,7 @@ pub(crate) const SNAPSHOT_DIR: &[u8] = b"snapshot";
 pub(crate) const SHADOW_DIR: &[u8] = b"shadow";
 pub(crate) const VOLUME_DIR: &[u8] = b"volume";
 
-/// What a name names in a directory that no dataset stores.
+/// The object of a name in a directory that no dataset stores.
 pub(crate) fn lookup(
     tree: &DatasetTree,
     node: Vnode,

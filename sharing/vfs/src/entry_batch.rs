@@ -2,13 +2,13 @@
 
 use crate::{DirEntry, Result};
 
-/// The names that were read last. It is for one who lists at a time.
+/// The names that were read last, for one listing at a time.
 pub(crate) struct EntryBatch {
-    /// The directory cannot change: what was read need not be read again from its beginning.
+    /// The directory cannot change: its names need not be read again from the beginning.
     is_immutable: bool,
-    /// The cookie of the first name, if any was asked for.
+    /// The cookie of the first name, if any.
     first_cookie: Option<u64>,
-    /// What the directory's version was before they were read.
+    /// The directory's version before they were read.
     version: u64,
     entries: Vec<DirEntry>,
 }
@@ -19,9 +19,9 @@ impl EntryBatch {
         Self { is_immutable, first_cookie: None, version: 0, entries: Vec::new() }
     }
 
-    /// Shows the names from a cookie on to `visit`, until it says false: such a name comes again.
-    /// `fill` reads those from a cookie on, none at the end. `version` is another one than last time if
-    /// the directory was changed since: whoever is told of a name believes that it is there.
+    /// Calls `visit` with the names from a cookie on, until it returns false: that name comes
+    /// again. `fill` reads those from a cookie on, none at the end. `version` differs from the last
+    /// one if the directory was changed since: a client must get no stale name.
     pub(crate) fn visit_from(
         &mut self,
         (cookie, version): (u64, u64),
@@ -78,7 +78,7 @@ mod tests {
     use crate::DirEntry;
 
     #[test]
-    fn names_are_read_anew_only_where_they_may_have_changed() {
+    fn names_are_reread_only_after_a_change() {
         let filled = Cell::new(0);
         let mut fill = |from: u64| {
             filled.set(filled.get() + 1);

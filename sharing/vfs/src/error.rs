@@ -28,7 +28,7 @@ pub enum Error {
     /// The file was not opened to read, or not to write.
     #[error("the file is not open for that")]
     WrongOpenMode,
-    /// Another client has the file open and denies others what the request does.
+    /// Another client has the file open and denies the access of the request.
     #[error(transparent)]
     ShareConflict(#[from] ShareConflict),
     /// Another client has not given its lease of the file back yet.
@@ -58,7 +58,7 @@ pub enum Error {
     /// The file cannot be read.
     #[error("{why}")]
     Unreadable {
-        /// What is damaged.
+        /// The damaged part.
         why: String,
     },
     /// The object number of the file does not fit an inode number.

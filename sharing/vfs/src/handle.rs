@@ -1,7 +1,7 @@
 //! File handles: names of files that stay valid over renames, export and import, and restarts.
 //!
-//! NFS clients keep a handle for as long as they like and present it to any later server. So a handle
-//! holds only what the pool stores, and it says which file it means without a path:
+//! NFS clients keep a handle without a time limit and present it to any later server. So a handle
+//! holds only stored identities, and identifies its file without a path:
 //!
 //! ```text
 //! offset  size  field        meaning
@@ -21,8 +21,8 @@
 //! files outside an exported directory. The caller stores the key; it must be the same after a restart, or
 //! every client gets ESTALE.
 //!
-//! An object number is used again after its file is freed. The generation tells the new file from the old one:
-//! a number cannot be freed and allocated twice in one txg.
+//! An object number is reused after its file is freed. The generation distinguishes the new file
+//! from the old one: a number cannot be freed and allocated twice in one txg.
 
 use units::Guid;
 
@@ -77,7 +77,7 @@ pub struct FileHandle {
     pub generation: u64,
 }
 
-/// Why bytes are no valid file handle.
+/// Why bytes are not a valid file handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HandleError {
     /// The length, version or kind is unknown.
@@ -190,7 +190,7 @@ fn compute_mac(key: &HandleKey, body: &[u8]) -> [u8; MAC_LEN] {
     mac
 }
 
-/// Compares without an early return, so that the time does not tell a client how many bytes it guessed.
+/// Compares in constant time: an early return would show a client how many bytes it guessed.
 fn has_equal_bytes(ours: &[u8], theirs: &[u8]) -> bool {
     ours.iter().zip(theirs).fold(0, |differences, (one, other)| differences | (one ^ other)) == 0
 }
@@ -214,7 +214,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn handles_decode_to_what_was_encoded(handle in any_handle(), key: [u8; 32]) {
+        fn handles_decode_to_their_input(handle in any_handle(), key: [u8; 32]) {
             let key = HandleKey::new(key);
             let bytes = handle.encode(&key).unwrap();
             prop_assert_eq!(FileHandle::decode(&key, &bytes), Ok(handle));

@@ -49,7 +49,7 @@ impl LeaseRights {
         Self(self.0 | other.0)
     }
 
-    /// What is left of these without `other`.
+    /// These rights without `other`.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -66,7 +66,7 @@ impl LeaseRights {
     }
 }
 
-/// What an operation does to a file, as far as leases are concerned.
+/// The effect of an operation on a file, as far as leases are concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LeaseAction {
     /// It reads data or attributes, or opens the file to read.
@@ -86,7 +86,7 @@ pub struct LeaseHolder {
     pub key: u64,
 }
 
-/// Tells one lease from another.
+/// The identity of a lease.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LeaseId(u64);
 
@@ -102,8 +102,8 @@ pub enum LeaseEvent {
         /// The rights that the client may keep.
         keep: LeaseRights,
     },
-    /// The client did not answer in time. The lease has only the rights `keep` now; what the client still had to
-    /// write back is refused.
+    /// The client did not answer in time. The lease has only the rights `keep` now; later
+    /// write-back of the client is refused.
     Revoked {
         /// The file.
         ino: Ino,
@@ -144,7 +144,7 @@ struct Lease {
     id: LeaseId,
     holder: LeaseHolder,
     rights: LeaseRights,
-    /// What the client was told to keep at most, and when it was first told to give something back.
+    /// The rights that the client may keep, and the time of the first recall.
     recall: Option<(LeaseRights, Instant)>,
     callback: LeaseCallback,
 }
@@ -161,7 +161,7 @@ impl Drop for Operation<'_> {
     }
 }
 
-/// Counters of operations under way.
+/// Counters of running operations.
 const COUNTERS: usize = 256;
 
 impl LeaseAction {
@@ -176,7 +176,7 @@ impl LeaseAction {
 }
 
 impl Lease {
-    /// What the lease may still be after an action of another client.
+    /// The rights that the lease may keep after an action of another client.
     fn remaining(&self, action: LeaseAction) -> LeaseRights {
         self.rights.without(action.conflicting())
     }
@@ -198,8 +198,9 @@ impl LeaseTable {
         self.underway.get(usize::try_from(ino.get()).ok()? % COUNTERS)
     }
 
-    /// Grants a lease, or none: another client has rights that conflict, or changes the file just now. The caller
-    /// checks afterwards that nobody else has the file open in a way that conflicts, and releases the lease if so.
+    /// Grants a lease, or none if another client has conflicting rights, or is changing the file
+    /// now. The caller checks afterwards that no other open conflicts, and releases the lease if
+    /// one does.
     pub fn grant(
         &self,
         ino: Ino,
@@ -237,7 +238,7 @@ impl LeaseTable {
         let of_file = leases.files.get_mut(&ino).into_iter().flatten();
         for lease in of_file.filter(|lease| lease.id == id) {
             lease.rights = LeaseRights(lease.rights.0 & rights.0);
-            // the recall goes on unless everything that was recalled is back
+            // the recall continues unless all recalled rights are back
             lease.recall = lease.recall.filter(|(keep, _)| !keep.contains(lease.rights));
         }
         self.remove_where(&mut leases, ino, |lease| lease.rights == LeaseRights::NONE);
@@ -301,7 +302,8 @@ impl LeaseTable {
     ///
     /// # Errors
     ///
-    /// [`RecallPending`]: the deadline passed. The recall goes on, so that the operation can be tried again.
+    /// [`RecallPending`]: the deadline passed. The recall continues, so the operation can be tried
+    /// again.
     pub fn begin(
         &self,
         ino: Ino,
@@ -374,7 +376,7 @@ impl LeaseTable {
         if until == revoked_at { Ok(true) } else { Err(RecallPending) }
     }
 
-    /// Takes rights from the clients that had their time to answer.
+    /// Revokes rights from the clients whose time to answer is over.
     fn revoke(
         &self,
         leases: &mut Leases,

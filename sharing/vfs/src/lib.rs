@@ -8,7 +8,7 @@
 //! `.zfs/snapshot` and the volumes below it in `.zfs/volume`. A [`DatasetTree`] shows a dataset and those
 //! below it at their names, as OpenZFS would mount them, of a pool that is only read.
 //!
-//! Nothing here knows of a protocol, a socket or the kernel.
+//! This crate depends on no protocol, socket or kernel interface.
 #![forbid(unsafe_code)]
 
 mod attributes;

@@ -38,7 +38,7 @@ pub struct LockOwner {
 pub enum LockKind {
     /// Others may hold shared locks of the same bytes.
     Shared,
-    /// Nobody else may hold a lock of the same bytes.
+    /// Exclusive: no other owner may hold a lock of the same bytes.
     Exclusive,
 }
 
@@ -79,7 +79,7 @@ pub enum WaitEnd {
 /// A callback for the end of a wait.
 pub type WaitCallback = Box<dyn FnOnce(WaitEnd) + Send>;
 
-/// Tells one wait from another.
+/// The identity of a waiting request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WaitId(u64);
 
@@ -201,7 +201,7 @@ impl LockTable {
         });
     }
 
-    /// Unlocks everything that an owner has locked in a file, as close(2) does. Its waits go on.
+    /// Unlocks everything that an owner has locked in a file, as close(2) does. Its waits continue.
     pub fn release_file(&self, ino: Ino, owner: LockOwner) {
         self.unlock(ino, owner, &(0..u64::MAX));
     }

@@ -1,4 +1,4 @@
-//! What people call a node, found from its number: for messages, not for every day.
+//! The path of a node, found from its number: for messages only, because it is slow.
 
 use engine::files::FileSystemReader;
 use posix::Ino;
@@ -9,7 +9,7 @@ use crate::vnode::Vnode;
 /// No path has more parts.
 const MAX_DEPTH: usize = 2048;
 
-/// A node's name for people: `POOL/FS@SNAP:/PATH`.
+/// A node's path for messages: `POOL/FS@SNAP:/PATH`.
 pub(crate) fn display_name(tree: &DatasetTree, number: Ino) -> String {
     let Ok((node, dataset)) = tree.vnode(number) else { return format!("node {number}") };
     let Vnode::File(_, object) = node else { return dataset.name.clone() };

@@ -1,7 +1,6 @@
-//! Threads that fetch blocks before somebody asks for them.
+//! Threads that prefetch blocks.
 //!
-//! They are started when there is work for them, and end when there has been none for a while: a file system that
-//! nobody reads has none.
+//! They start when there is work, and end after some idle time: an unused file system has none.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -32,7 +31,7 @@ struct JobQueue {
     is_closed: bool,
     /// All that were started, until they are seen to have ended.
     threads: Vec<JoinHandle<()>>,
-    /// Of the threads, those that take jobs.
+    /// The number of threads that are idle.
     running: usize,
     /// Of those, the ones that wait for a job.
     idle: usize,
@@ -41,11 +40,11 @@ struct JobQueue {
 enum PrefetchJob {
     /// A block for a reader.
     FetchBlock(Weak<FileReader>, u64),
-    /// A range of what may change meanwhile: it is only brought into the pool's cache.
+    /// A range that may change meanwhile: it is only read into the pool's cache.
     WarmCache(Arc<Content>, Range<u64>),
 }
 
-/// More are not kept: who asks for the block then fetches it.
+/// The longest queue: a block beyond it is fetched by its reader.
 const MAX_QUEUED: usize = 1024;
 const MAX_THREADS: usize = 8;
 /// How long a thread waits for a job before it ends.
@@ -105,7 +104,7 @@ impl PrefetchHandle {
 }
 
 impl SharedQueue {
-    /// Has threads do the jobs: those that wait, and as many new ones as there may be and jobs are left for.
+    /// Starts threads for the waiting jobs, up to the limit.
     fn wake(self: &Arc<Self>, mut queue: MutexGuard<'_, JobQueue>) {
         queue.threads.retain(|thread| !thread.is_finished());
         let most =
@@ -148,8 +147,8 @@ impl SharedQueue {
     }
 }
 
-/// Lets this thread run wherever the process may. The thread that started it may be bound to one processor, as those
-/// are that answer the kernel's requests.
+/// Lets this thread run on all processors of the process. The thread that started it may be bound
+/// to one processor, like the request threads.
 fn run_on_any_processor() {
     // bound to one processor it works, only slower
     if let Ok(processors) = sched_getaffinity(Some(rustix::process::getpid())) {
@@ -161,13 +160,13 @@ impl PrefetchJob {
     fn run(self) {
         match self {
             Self::FetchBlock(reader, block) => {
-                // nobody reads a file any more that was closed
+                // a closed file gets no more reads
                 if let Some(reader) = reader.upgrade() {
                     reader.prefetch_block(block);
                 }
             }
             Self::WarmCache(content, range) => {
-                // who asks for it is told if it cannot be read
+                // the reader gets the error
                 let _ = content.read_chunk(range.start, range.end);
             }
         }
@@ -178,7 +177,7 @@ impl Drop for PrefetchWorkers {
     fn drop(&mut self) {
         let mut queue = self.shared.queue.lock();
         queue.is_closed = true;
-        // what they hold of the file system goes with it
+        // its references to the file system end with it
         queue.jobs.clear();
         let threads = std::mem::take(&mut queue.threads);
         drop(queue);
@@ -186,7 +185,7 @@ impl Drop for PrefetchWorkers {
         let own = std::thread::current().id();
         for thread in threads {
             if thread.thread().id() != own {
-                // a thread that panicked has said so itself
+                // a thread that panicked has reported it already
                 let _ = thread.join();
             }
         }

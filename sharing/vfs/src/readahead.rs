@@ -1,8 +1,7 @@
 //! Whether a file is being read in sequence, and how far ahead to go.
 //!
-//! Who reads a file from its start to its end asks for one piece after another, but several at a
-//! time, so that they come in a slightly different order: what is near the place where the last
-//! piece ended counts as the next.
+//! A sequential reader has several requests in flight, which arrive slightly out of order: a read
+//! near the end of the last one counts as the next.
 
 use std::ops::Range;
 use units::MinusOrZero as _;
@@ -19,13 +18,14 @@ pub(crate) struct Readahead {
     expected_offset: u64,
     /// Bytes ahead of the place where the last piece ends; 0 while nothing points to a sequence.
     window: u64,
-    /// Up to where [`Readahead::next_prefetch`] has told what to fetch.
+    /// The offset up to which [`Readahead::next_prefetch`] has returned ranges.
     prefetched_to: u64,
 }
 
 impl Readahead {
-    /// Takes note of a piece as [`Readahead::record_read`] does, and gives what is to be fetched that was not told
-    /// before: half of what lies ahead at least, so that who fetches is not woken for each piece.
+    /// Records a read as [`Readahead::record_read`] does, and returns the range to prefetch that it
+    /// has not returned before: at least half of the read-ahead, so that the prefetcher is not
+    /// woken for each read.
     pub(crate) fn next_prefetch(&mut self, start: u64, length: usize) -> Option<Range<u64>> {
         let until = self.record_read(start, length)?;
         let from = self.prefetched_to.max(self.expected_offset);
@@ -36,7 +36,7 @@ impl Readahead {
         Some(from..until)
     }
 
-    /// Takes note that a piece up to `end` is read, and gives up to where to fetch ahead, if at
+    /// Records a read up to `end`, and returns the offset up to which to prefetch, if at
     /// all.
     pub(crate) fn record_read(&mut self, start: u64, length: usize) -> Option<u64> {
         // a client may ask for any offset; no file has bytes beyond 2^63
@@ -63,7 +63,7 @@ mod tests {
     const READ_SIZE: usize = 128 << 10;
 
     #[test]
-    fn a_sequence_is_seen_even_a_little_out_of_order() {
+    fn slightly_unordered_reads_are_sequential() {
         let mut ahead = Readahead::default();
         let piece = READ_SIZE as u64;
         assert_eq!(ahead.record_read(0, READ_SIZE), None);
@@ -76,15 +76,18 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_ahead_is_told_once() {
+    fn prefetch_ranges_never_overlap() {
         let mut ahead = Readahead::default();
         let (piece, mut told) = (READ_SIZE as u64, Vec::new());
         for at in 0..400 {
             if let Some(range) = ahead.next_prefetch(at * piece, READ_SIZE) {
-                assert!(range.start >= (at + 1) * piece, "what is read now is not fetched as well");
+                assert!(
+                    range.start >= (at + 1) * piece,
+                    "the present read is not prefetched as well"
+                );
                 told.push(range);
             }
-            // what is to be read next has been told
+            // the next read is prefetched already
             assert!(at == 0 || told.last().unwrap().end >= (at + 2) * piece);
         }
         assert!(told.windows(2).all(|pair| pair[0].end == pair[1].start), "no gaps: {told:?}");
@@ -99,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn jumps_are_no_sequence() {
+    fn random_reads_are_not_sequential() {
         let mut ahead = Readahead::default();
         for at in [0_u64, 1 << 30, 5 << 20, 1 << 40] {
             assert_eq!(ahead.record_read(at, READ_SIZE), None);

@@ -1,5 +1,5 @@
-//! The content of an open file: read by range, each block fetched once for all who ask for it at a
-//! time, and before they ask if the file is read in sequence.
+//! The content of an open file: read by range. Concurrent readers of a block share one fetch, and
+//! sequential reads are prefetched.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -39,9 +39,9 @@ struct Slot {
 enum SlotState {
     /// A worker is to fetch it.
     Queued,
-    /// Somebody is fetching it.
+    /// A thread is fetching it.
     Fetching,
-    /// It is there, or cannot be.
+    /// It is fetched, or unreadable.
     Fetched(Result<ContentChunk>),
 }
 
@@ -159,7 +159,7 @@ impl FileReader {
         self.prefetch.queue_blocks(self, &wanted);
     }
 
-    /// A block: fetched here, unless somebody has it or is fetching it already.
+    /// A block: fetched here, unless it is in a slot or another thread is fetching it.
     fn get_block(&self, block: u64) -> Result<ContentChunk> {
         let mut state = self.state.lock();
         loop {
@@ -190,11 +190,11 @@ impl FileReader {
         };
         slot.state = SlotState::Fetching;
         drop(state);
-        // who asks for it is told if it cannot be read
+        // the reader gets the error
         let _ = self.fetch_block(block);
     }
 
-    /// Fetches a block whose slot says so.
+    /// Fetches a block of a slot in the fetching state.
     fn fetch_block(&self, block: u64) -> Result<ContentChunk> {
         let mut landing = FetchGuard { reader: self, block, result: None };
         let start = block * self.block_size;
@@ -204,7 +204,7 @@ impl FileReader {
         piece
     }
 
-    /// The first byte from `from` on that is not in a hole; none if there is no such byte.
+    /// The first byte from `from` on that is not in a hole; none if there is only a hole.
     pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
         Ok(self.content.next_data(from)?)
     }
@@ -216,7 +216,7 @@ impl FileReader {
 }
 
 impl ReaderState {
-    /// Makes room for another slot; false if all are waited for.
+    /// Makes space for another slot; false if all have waiting readers.
     fn evict_if_full(&mut self, capacity: u64) -> bool {
         if units::to_u64(self.slots.len()) < capacity {
             return true;
@@ -226,8 +226,8 @@ impl ReaderState {
     }
 }
 
-/// Brings a block home to its slot, or gives the slot up if fetching panics, so that nobody waits
-/// for ever.
+/// Stores a fetched block in its slot, or frees the slot if the fetch panics, so that no reader
+/// waits forever.
 struct FetchGuard<'a> {
     reader: &'a FileReader,
     block: u64,

@@ -3,8 +3,9 @@
 //! A server needs more of a file system than a mount does: handles that outlast restarts, locks, share modes and
 //! leases that hold against all other doors, the changes that others make, and the stability of writes.
 //!
-//! This is a trait of its own since a [`crate::DatasetTree`] cannot keep it. The inode numbers of a tree depend
-//! on the order of lookups, so it has no handles. Nothing changes in it, and one mount is its only door.
+//! This is a trait of its own because a [`crate::DatasetTree`] cannot fulfil it. The inode numbers
+//! of a tree depend on the order of lookups, so it has no handles. Nothing changes in it, and one
+//! mount is its only door.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -43,7 +44,7 @@ pub trait SharedFileSystem: FileSystem {
     /// The bus of changes.
     fn changes(&self) -> &Arc<ChangeBus>;
 
-    /// The byte-range locks. They are advisory: reads and writes do not ask for them.
+    /// The byte-range locks. They are advisory: reads and writes ignore them.
     fn locks(&self) -> &LockTable;
 
     /// The opens of all doors, each added by [`FileSystem::open`].
@@ -61,8 +62,9 @@ pub trait SharedFileSystem: FileSystem {
         callback: LeaseCallback,
     ) -> Option<LeaseId>;
 
-    /// Changes how a file is open, and what the client denies to others (`context.deny`): an NFSv4 client opens
-    /// the file once more, or downgrades its open. The caller's permissions are checked for new kinds of access.
+    /// Changes the open mode of a file, and the accesses denied to other clients (`context.deny`):
+    /// an NFSv4 client opens the file once more, or downgrades its open. The caller's permissions
+    /// are checked for new kinds of access.
     ///
     /// # Errors
     ///

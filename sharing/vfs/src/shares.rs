@@ -1,4 +1,5 @@
-//! Opens and their share modes: which clients have a file open, for what, and what they deny to others.
+//! Opens and their share modes: each client's access to a file, and the accesses that it denies to
+//! others.
 //!
 //! SMB (CREATE) and NFSv4 (OPEN) let a client deny others access while it has a file open. A new open fails if it
 //! wants what an existing one denies, or denies what an existing one has. Opens of one client do not except each
@@ -48,9 +49,9 @@ impl Access {
 pub struct ShareMode {
     /// The client, and the key of the lease that its open belongs to.
     pub holder: LeaseHolder,
-    /// What the client does.
+    /// The access of the client.
     pub access: Access,
-    /// What others may not do meanwhile.
+    /// The accesses denied to others.
     pub deny: Access,
 }
 
@@ -62,7 +63,7 @@ pub struct ShareConflict {
     pub other: ShareMode,
 }
 
-/// Tells one open from another.
+/// The identity of an open.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct OpenId(u64);
 
@@ -137,7 +138,7 @@ impl OpenTable {
         self.0.lock().courteous.remove(&client) != Some(true)
     }
 
-    /// What all but one holder do with a file they have open.
+    /// The accesses of all holders but one to a file.
     pub fn access_of_others(&self, ino: Ino, holder: LeaseHolder) -> Access {
         let opens = self.0.lock();
         let others = opens.files.get(&ino).into_iter().flatten();

@@ -1,8 +1,10 @@
-//! Stability of writes: what a client may forget, and how it learns that a server has lost something.
+//! Stability of writes: which data a client may drop, and how it learns that a server has lost
+//! some.
 //!
-//! NFS clients may ask for writes that the server acknowledges before they are on stable storage, keep a copy, and
-//! send a COMMIT later. The [`BootVerifier`] in every answer changes when such writes may have been lost, so that
-//! clients send them again. SMB and iSCSI have the same two levels without a verifier: write-through and flush.
+//! NFS clients may request writes that the server acknowledges before they are on stable storage,
+//! keep a copy, and send a COMMIT later. The [`BootVerifier`] in every reply changes when such
+//! writes may have been lost, so that clients send them again. SMB and iSCSI have the same two
+//! levels without a verifier: write-through and flush.
 
 /// How stable written data is when a write returns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -18,7 +20,7 @@ pub enum Stability {
 pub struct Written {
     /// Bytes written.
     pub count: usize,
-    /// How stable they are: at least what was asked for.
+    /// Their stability: at least the requested one.
     pub stability: Stability,
     /// The verifier at the time of the write.
     pub verifier: BootVerifier,

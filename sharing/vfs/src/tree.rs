@@ -20,7 +20,7 @@ pub struct DatasetTree(Arc<Inner>);
 
 struct Inner {
     catalog: Arc<dyn DatasetCatalog>,
-    /// Those below the target first, then snapshots as they are gone to.
+    /// Those below the target first, then snapshots in the order of their first access.
     datasets: RwLock<Vec<Arc<TreeDataset>>>,
     snapshots: Mutex<HashMap<String, DatasetIndex>>,
     report: Box<dyn Fn(&str) + Send + Sync>,
@@ -28,12 +28,12 @@ struct Inner {
     prefetch_workers: PrefetchWorkers,
 }
 
-/// So many damaged files are named; those of more are the whole pool.
+/// The most damaged files that are reported; with more the whole pool is reported.
 const MAX_REPORTED: usize = 10_000;
 
 impl DatasetTree {
-    /// The tree below a dataset `POOL/FS` or `POOL/FS@SNAPSHOT`; `report` is told in a sentence of
-    /// each file that turns out to be unreadable, once.
+    /// The tree below a dataset `POOL/FS` or `POOL/FS@SNAPSHOT`; `report` gets a sentence about
+    /// each unreadable file, once.
     pub fn open(
         catalog: impl DatasetCatalog + 'static,
         target: &str,
@@ -102,7 +102,7 @@ impl DatasetTree {
         dataset.root(self.catalog(), &self.0.report)
     }
 
-    /// The place of a snapshot that is there.
+    /// The index of an existing snapshot.
     pub(crate) fn snapshot_index(&self, head: &TreeDataset, name: &str) -> Result<DatasetIndex> {
         let full = format!("{}@{name}", head.name);
         let mut known = self.0.snapshots.lock();
@@ -137,7 +137,7 @@ impl DatasetTree {
         }
     }
 
-    /// What there is to know of a node.
+    /// The attributes of a node.
     pub fn attributes(&self, number: Ino) -> Result<Attributes> {
         let (node, dataset) = self.vnode(number)?;
         match node {
@@ -155,7 +155,7 @@ impl DatasetTree {
         }
     }
 
-    /// What a name in a directory names. Names are compared as the dataset wants it.
+    /// The object of a name in a directory. Names are compared by the dataset's rule.
     pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attributes> {
         let (node, dataset) = self.vnode(parent)?;
         let Vnode::File(place, object) = node else {
@@ -177,9 +177,11 @@ impl DatasetTree {
         match files.lookup(&dir, name) {
             Ok(Some(found)) => file_attributes(place, &found),
             Ok(None) => Err(Error::NotFound),
-            // the name is there: what it names should be, too
+            // the name exists: its object should exist, too
             Err(why) => match Error::from(why) {
-                Error::NotFound => Err(Error::Unreadable { why: "what it names is gone".into() }),
+                Error::NotFound => {
+                    Err(Error::Unreadable { why: "the file of the name does not exist".into() })
+                }
                 other => Err(other),
             },
         }
@@ -202,7 +204,7 @@ impl DatasetTree {
         }
     }
 
-    /// The value of an extended attribute; none if there is no such attribute.
+    /// The value of an extended attribute; none if it does not exist.
     pub fn xattr(&self, number: Ino, name: &[u8]) -> Result<Option<Vec<u8>>> {
         match self.vnode(number)?.0 {
             Vnode::File(..) => Ok(self.file(number)?.xattr(name)?),
@@ -232,12 +234,12 @@ impl DatasetTree {
         Ok(FileReader::new(content, self.prefetch_workers()))
     }
 
-    /// What the dataset of a node takes and may still take.
+    /// The used and available space of a node's dataset.
     pub fn space(&self, number: Ino) -> Result<DatasetSpace> {
         Ok(self.catalog().space(&self.vnode(number)?.1.name))
     }
 
-    /// A node's name for people: `POOL/FS@SNAP:/PATH`.
+    /// A node's path for messages: `POOL/FS@SNAP:/PATH`.
     pub fn display_name(&self, number: Ino) -> String {
         names::display_name(self, number)
     }

@@ -1,4 +1,4 @@
-//! The contract of file protocols, kept by a tree of datasets that nobody changes.
+//! The contract of file protocols for a tree of datasets that never changes.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A dataset that a tree shows, opened when somebody first goes there.
+//! A dataset of a tree, opened at the first access.
 
 use std::sync::OnceLock;
 
@@ -36,7 +36,7 @@ impl TreeDataset {
         }
     }
 
-    /// Its files. What its intent log could not give goes to `trouble`, once.
+    /// Its files. Unreadable parts of its intent log are reported to `trouble`, once.
     pub(crate) fn files(
         &self,
         catalog: &dyn DatasetCatalog,

@@ -27,13 +27,13 @@ use crate::{DatasetTree, Error, Result};
 pub struct DirEntry {
     /// The name: any bytes but 0 and `/`.
     pub name: Vec<u8>,
-    /// The number of what it names. The root of a snapshot has another one when it is looked up.
+    /// The number of its object. The root of a snapshot gets another one when it is looked up.
     pub ino: Ino,
-    /// What that is.
+    /// The type of its object.
     pub kind: FileType,
     /// The cookie of the place behind it.
     pub next_cookie: u64,
-    /// Whether a protocol should look it up rather than ask for the attributes of `number`.
+    /// Whether a protocol should look it up rather than get the attributes of `number`.
     pub needs_lookup: bool,
 }
 
@@ -73,13 +73,14 @@ impl TreeDir {
         })
     }
 
-    /// Shows the names from a cookie on to `visit`, until it says false: such a name comes again.
+    /// Calls `visit` with the names from a cookie on, until it returns false: that name comes
+    /// again.
     pub fn visit_from(&self, cookie: u64, visit: &mut dyn FnMut(&DirEntry) -> bool) -> Result<()> {
         self.batch.lock().visit_from((cookie, 0), &mut |at| self.read_batch(at), visit)
     }
 
-    /// The attributes of an item, for protocols that give them along with the names. None: it is to be
-    /// looked up, and who does is told what is wrong with it.
+    /// The attributes of an item, for protocols that return them with the names. None: the client
+    /// looks the name up, and gets the error then.
     pub fn attributes(&self, item: &DirEntry) -> Option<Attributes> {
         if item.needs_lookup { None } else { self.tree.attributes(item.ino).ok() }
     }
@@ -230,7 +231,7 @@ impl TreeDir {
 }
 
 fn new_entry(name: &[u8], number: Option<Ino>, kind: FileType, next: u64) -> DirEntry {
-    // a number that does not fit is told of when the name is looked up
+    // the lookup of the name reports a number that does not fit
     let is_preliminary = number.is_none();
     DirEntry {
         name: name.to_vec(),

@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! bits    meaning
-//!  0-39   the object's number in its dataset; 0 for what is no object
+//!  0-39   the object's number in its dataset; 0 for what is not an object
 //! 40-60   which of the tree's datasets, in the order in which the tree came to know them
 //! 61-63   what: 0 a file of any kind, 1 the root of a dataset that is closed, 2 `.zfs`,
 //!         3 `.zfs/snapshot`, 4 `.zfs/volume`, 5 a volume as a file, 6 `.zfs/shadow`
 //! ```
 //!
 //! So the files of the dataset that is the tree's root have the numbers that OpenZFS shows, and
-//! those of all others have them in their lower 40 bits. A file whose object has a higher number
+//! all others have those in their lower 40 bits. A file whose object has a higher number
 //! (that takes 512 TiB of dnodes) cannot be shown.
 
-/// What a number stands for.
+/// The object of an inode number.
 use posix::Ino;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Vnode {
@@ -37,7 +37,7 @@ pub(crate) enum Vnode {
 pub(crate) struct DatasetIndex(pub(crate) u32);
 
 impl DatasetIndex {
-    /// There can be so many.
+    /// The most datasets.
     pub(crate) const LIMIT: u32 = 1 << 21;
 }
 
@@ -60,7 +60,7 @@ impl Vnode {
         fits.then(|| Ino::new(kind << KIND_SHIFT | u64::from(place.0) << OBJECT_BITS | object))
     }
 
-    /// What a number stands for, if anything.
+    /// The object of an inode number, if it is valid.
     pub(crate) fn from_ino(number: Ino) -> Option<Self> {
         let number = number.get();
         let object = number & ((1 << OBJECT_BITS) - 1);

@@ -1,7 +1,7 @@
-//! What is written is held as if it had been read: the next group changes much of the metadata that
-//! the last one wrote, and drives that seek should not be asked for it in between.
+//! Caches metadata when it is written: the next txg changes much of the metadata that
+//! the last one wrote, and drives that seek need not read it in between.
 //!
-//! Only metadata: content that was written lately is what the system of who wrote it holds, too.
+//! Only metadata is cached: the page cache of the client holds recently written content too.
 
 use ondisk::{Blkptr, ObjectType, Order};
 use units::{ObjsetId, Txg};
@@ -10,14 +10,14 @@ use zio::{Error, Sink, Trimmed, WriteRequest};
 use crate::Cache;
 use crate::identity::BlockIdentity;
 
-/// A sink whose metadata a cache holds from then on.
+/// A sink that puts written metadata into a cache.
 pub struct CachingSink<'a> {
     sink: &'a dyn Sink,
     cache: &'a Cache,
 }
 
 impl<'a> CachingSink<'a> {
-    /// What goes to `sink` is read through `cache`.
+    /// Reads of blocks that go to `sink` use `cache`.
     pub fn new(sink: &'a dyn Sink, cache: &'a Cache) -> Self {
         Self { sink, cache }
     }
@@ -30,8 +30,9 @@ impl<'a> CachingSink<'a> {
         if is_raw || !is_known || request.level.get() == 0 && !request.kind.is_metadata() {
             return;
         }
-        // nobody asks again for a block that its own txg writes once more, nor for one of the MOS that a
-        // later txg writes anew, as no snapshot has it; those who read the txg before find it on the drives
+        // A block that its own txg overwrites is not read again. Neither is one of the MOS that a
+        // later txg overwrites, since snapshots do not have it. Readers of the older txg read it
+        // from the drives.
         let is_mos = request.zbookmark.objset == ObjsetId::MOS;
         let is_superseded = |old: &BlockIdentity| is_mos || old.birth() == request.txg;
         if let Some(old) = BlockIdentity::from_pointer(request.previous).filter(is_superseded) {
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_held_when_it_is_written_and_content_is_not() {
+    fn written_metadata_is_cached_and_content_is_not() {
         let below = Arc::new(DiscardingStore::default());
         let cache = Cache::new(Arc::clone(&below) as Arc<dyn Source>, &MemoryBudget::default());
         let (written, policy) = (CachingSink::new(&*below, &cache), WritePolicy::default());
@@ -125,7 +126,7 @@ mod tests {
         ];
         let many: Vec<_> = written.write_many(&many).into_iter().flatten().collect();
         assert_eq!(held(&many[0]).unwrap()[..], [3; 4096]);
-        assert!(held(&many[1]).is_none(), "its codes are not known here");
+        assert!(held(&many[1]).is_none(), "its MAC is not known here");
         assert_eq!(held(&many[2]).unwrap()[..], [5; 4096]);
         assert!(held(&above).is_none(), "written once more in the same group");
         let later = |objset, previous| WriteRequest {

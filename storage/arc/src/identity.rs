@@ -1,11 +1,11 @@
-//! What names a block's content.
+//! The key of a block's content.
 
 use ondisk::Blkptr;
 use units::Txg;
 
-/// What names a block's content for good: its first address, when it was written there, and its
-/// whole checksum, since a block born in the syncing txg may be written there again. (The first
-/// word alone is a plain sum: compressed, two versions of a table may well have the same.)
+/// The key of a block's content: its first address, its birth, and its whole checksum, since a
+/// block born in the syncing txg may be overwritten in place. (The first word alone is a plain sum:
+/// two compressed versions of a table may have the same.)
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct BlockIdentity {
     vdev: u32,

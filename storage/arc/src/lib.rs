@@ -1,13 +1,14 @@
 //! The read cache.
 //!
-//! A block's address, birth and checksum name its content for good: nothing that a txg on disk knows
-//! is ever changed in place. So the cache never has to be told of anything; it only has to stay
-//! within its limit. It adapts to what is asked for (`shard.rs`): metadata, which is asked for again
-//! and again, stays while long files pass through.
+//! A block's address, birth and checksum identify its content: no block of a txg on disk is ever
+//! changed in place. So the cache needs no invalidation; it only has to stay within its limit. It
+//! adapts to the reads (`shard.rs`): metadata, which is read again and again, stays while long
+//! files pass through.
 //!
 //! The limit is that of a [`MemoryBudget`], which several caches share.
 //!
-//! [`L2arc`] is what comes second: drives that keep blocks below the memory, beside the pool's own.
+//! [`L2arc`] is the second level: devices that hold blocks evicted from memory, beside the pool's
+//! own.
 #![forbid(unsafe_code)]
 
 mod caching_sink;
@@ -31,7 +32,7 @@ pub use memory_budget::MemoryBudget;
 use memory_budget::{MemoryShare, MemoryUser};
 use shard::Shard;
 
-/// So many parts, each behind a lock of its own, share the load.
+/// The number of shards; each has its own lock.
 const MAX_SHARDS: usize = 16;
 /// A part that is smaller could not hold the largest blocks.
 const MIN_SHARD_SIZE: usize = 40 << 20;
@@ -72,7 +73,7 @@ impl Cache {
         }
     }
 
-    /// How many reads it answered, and how many it passed on.
+    /// The number of hits and misses.
     pub fn hit_counts(&self) -> (u64, u64) {
         (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }
@@ -86,12 +87,12 @@ impl Cache {
         &self.shards.0[identity.shard_index(self.shards.0.len())]
     }
 
-    /// What each part may hold.
+    /// The limit of each shard.
     fn shard_limit(&self) -> usize {
         self.share.bytes() / self.shards.0.len()
     }
 
-    /// A block that is not held, and is from now on.
+    /// A block that was a miss and is cached from now on.
     fn read_and_insert(
         &self,
         pointer: &Blkptr,
@@ -116,7 +117,7 @@ impl Cache {
         drop(forgotten);
     }
 
-    /// The block, if it is held; none for pointers that need no reading.
+    /// The block, if it is cached; none for pointers that need no read.
     fn lookup(&self, pointer: &Blkptr) -> Option<Trimmed> {
         let identity = BlockIdentity::from_pointer(pointer)?;
         let found = self.shard(identity).lock().lookup(identity);
@@ -159,7 +160,7 @@ impl Source for Cache {
         }
     }
 
-    /// What comes by again is left: it is to be taken in.
+    /// A block seen a second time is left, so that it is cached.
     fn read_blocks(&self, blocks: &mut [BlockRead<'_>]) {
         let (mut dones, mut new) = (Vec::new(), Vec::new());
         for wanted in blocks.iter_mut() {
@@ -221,7 +222,7 @@ mod tests {
     impl Source for CountingSource {
         fn read(&self, pointer: &Blkptr, _: Zbookmark, _: Option<&Key>) -> Result<Block, Error> {
             self.0.fetch_add(1, Ordering::Relaxed);
-            let Blkptr::Regular(block) = pointer else { panic!("only blocks are asked for") };
+            let Blkptr::Regular(block) = pointer else { panic!("only blocks are read") };
             let mark = block.dvas[0].unwrap().offset.to_le_bytes()[1];
             Ok(Block::new(vec![mark; 4096], Order::Little))
         }
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_written_again_in_its_place_is_another_one() {
+    fn block_overwritten_in_place_is_a_miss() {
         let below = Arc::new(CountingSource(AtomicU64::new(0)));
         let cache = Cache::new(below.clone(), &MemoryBudget::default());
         let Blkptr::Regular(first) = pointer(8) else { panic!("a block") };
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_read_once_and_the_limit_holds() {
+    fn each_block_is_read_once_within_the_limit() {
         let below = Arc::new(CountingSource(AtomicU64::new(0)));
         let memory = MemoryBudget::with_bytes(1 << 20);
         let cache = Cache::new(below.clone(), &memory);
@@ -281,12 +282,12 @@ mod tests {
         assert_eq!(
             below.0.load(Ordering::Relaxed),
             9999 + 2,
-            "what is held is found, nothing taken in"
+            "cached blocks are hits, and nothing is added"
         );
         let held = cache.bytes();
-        assert!(held <= memory.bytes(), "{held} bytes are held");
-        assert!(held >= memory.bytes() / 2, "only {held} bytes are held");
-        // a stretch that comes by once leaves names alone; what comes by again soon is taken in
+        assert!(held <= memory.bytes(), "{held} bytes are cached");
+        assert!(held >= memory.bytes() / 2, "only {held} bytes are cached");
+        // a single pass leaves only names; a second one soon after is cached
         let (stretch, asked) = (30_000..30_020_u64, || below.0.load(Ordering::Relaxed));
         for (pass, wanted) in [20, 20, 0].into_iter().enumerate() {
             let (before, bytes) = (asked(), cache.bytes());
@@ -299,7 +300,7 @@ mod tests {
             assert_eq!(asked() - before, wanted, "pass {pass}");
             assert!(pass > 0 || cache.bytes() == bytes);
         }
-        // of a run what comes by again is left; what is new is remembered
+        // blocks of a run that are seen again are left; new ones are remembered
         let (held, new) = (pointer(30_000 * 8), pointer(40_000 * 8));
         for wanted in [[true, true], [true, false]] {
             let mut into = [vec![0; 4096], vec![0; 4096]];
@@ -314,7 +315,7 @@ mod tests {
             cache.read_blocks(&mut run);
             assert_eq!([run[0].is_done, run[1].is_done], wanted);
         }
-        // nothing is asked of the first one any more
+        // the first one gets no reads any more
         let other = Cache::new(below, &memory);
         assert!(cache.bytes() <= memory.bytes() / 2, "{} bytes are kept", cache.bytes());
         for sector in 1..1000 {

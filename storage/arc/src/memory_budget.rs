@@ -7,16 +7,16 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use units::MinusOrZero as _;
 
-/// What is reserved may grow by so much before caches are told.
+/// Reservations may grow by this many bytes before caches are notified.
 const NOTIFY_STEP: usize = 1 << 20;
 
-/// What holds blocks within a share.
+/// A holder of blocks within a share.
 pub(crate) trait MemoryUser: Send + Sync {
-    /// Has it hold no more than so many bytes: it may be asked for nothing for a long time.
+    /// Makes it shrink to this many bytes at once: its next read may be long in coming.
     fn shrink(&self, bytes: usize);
 }
 
-/// So many bytes, for all caches that are made with a clone of this.
+/// A number of bytes for all caches that are made with a clone of this.
 #[derive(Clone, Debug)]
 pub struct MemoryBudget(Arc<BudgetInner>);
 
@@ -29,7 +29,7 @@ struct BudgetInner {
 }
 
 impl MemoryBudget {
-    /// So many bytes.
+    /// A budget of this many bytes.
     pub fn with_bytes(bytes: usize) -> Self {
         let (caches, holders, reserved) = Default::default();
         Self(Arc::new(BudgetInner { bytes, user_count: caches, users: holders, reserved }))
@@ -40,7 +40,7 @@ impl MemoryBudget {
         self.0.bytes
     }
 
-    /// One more cache takes part, and the others give up what is its.
+    /// Adds a cache; the others shrink to their new shares.
     pub(crate) fn add_user(&self, holder: Weak<dyn MemoryUser>) -> MemoryShare {
         self.0.user_count.fetch_add(1, Ordering::Relaxed);
         let mut holders = self.0.users.lock();
@@ -51,13 +51,13 @@ impl MemoryBudget {
         MemoryShare(self.clone())
     }
 
-    /// What each cache may have.
+    /// The share of each cache.
     fn share_bytes(&self) -> usize {
         let left = self.bytes().minus_or_zero(self.0.reserved.load(Ordering::Relaxed));
         left / self.0.user_count.load(Ordering::Relaxed).max(1)
     }
 
-    /// Has all caches keep to what they may have now.
+    /// Makes all caches shrink to their present shares.
     fn shrink_users(&self) {
         let holders: Vec<_> = self.0.users.lock().iter().filter_map(Weak::upgrade).collect();
         for holder in holders {
@@ -78,13 +78,13 @@ impl fmt::Debug for BudgetInner {
 }
 
 impl Default for MemoryBudget {
-    /// What a reader needs who reads each thing once.
+    /// The memory of a reader that reads each thing once.
     fn default() -> Self {
         Self::with_bytes(160 << 20)
     }
 }
 
-/// What one cache has of it.
+/// The share of one cache.
 #[derive(Debug)]
 pub(crate) struct MemoryShare(MemoryBudget);
 
@@ -95,7 +95,7 @@ impl MemoryShare {
     }
 }
 
-/// What something else than blocks takes.
+/// Memory for something other than blocks.
 #[derive(Debug)]
 pub(crate) struct MemoryReservation {
     budget: MemoryBudget,
@@ -103,7 +103,7 @@ pub(crate) struct MemoryReservation {
 }
 
 impl MemoryReservation {
-    /// It takes so many bytes now.
+    /// Sets its size in bytes.
     pub(crate) fn set_bytes(&self, bytes: usize) {
         let before = self.bytes.swap(bytes, Ordering::Relaxed);
         let reserved = &self.budget.0.reserved;

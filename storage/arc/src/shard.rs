@@ -1,10 +1,10 @@
-//! A part of the cache: blocks that were seen once lately, blocks that were seen more often, and the
-//! names of those of either kind that had to go (ARC).
+//! A shard of the cache: blocks seen once lately, blocks seen more often, and the keys of evicted
+//! blocks of either kind (ARC).
 //!
-//! A block comes in as recent; asked for again after a while, it becomes frequent. If one is asked
-//! for whose name is still known, there should have been more room for its kind: so the target,
-//! which is how much of the limit the recent ones get, follows what is asked for. Who reads all of
-//! a long file once passes through the recent ones and leaves the frequent ones alone.
+//! A block enters as recent; a later read makes it frequent. A read of an evicted block whose key
+//! is still known shows that its kind had too little space. So the target, which is the share of
+//! the recent blocks, follows the reads. A single pass over a long file goes through the recent
+//! blocks and leaves the frequent ones alone.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,14 +13,14 @@ use zio::Trimmed;
 
 use crate::identity::BlockIdentity;
 
-/// What a block costs besides its bytes.
+/// The memory of a block besides its bytes.
 const ENTRY_OVERHEAD: usize = 256;
 /// The name of a block that had to go counts as its block did, but for no less.
 const MIN_GHOST_SIZE: usize = 8 << 10;
-/// Buffers from here on have room for a power of two.
+/// The capacity of buffers from this size on is a power of two.
 const ROUNDED_FROM: usize = 16 << 10;
-/// A block that is asked for again is wanted often if so many others came in meanwhile, or a part
-/// of all that are there: sooner, it is one reader who takes it bit by bit, or after read-ahead.
+/// A block becomes frequent only if this many others entered since its first read, or a part of all
+/// blocks. A sooner read is one reader that takes it bit by bit, or follows its read-ahead.
 const MIN_REUSE_DISTANCE: u64 = 8;
 const REUSE_DISTANCE_FRACTION: u64 = 8;
 
@@ -94,7 +94,7 @@ impl Shard {
         Some(block)
     }
 
-    /// Takes a block in, within `limit` bytes, and gives those out that had to make room.
+    /// Inserts a block within `limit` bytes, and returns the evicted ones.
     pub(crate) fn insert(
         &mut self,
         identity: BlockIdentity,
@@ -122,12 +122,12 @@ impl Shard {
         evicted
     }
 
-    /// Gives out what is more than `limit`.
+    /// Evicts down to `limit`, and returns the blocks.
     pub(crate) fn shrink(&mut self, limit: usize) -> Vec<Trimmed> {
         self.evict_to(limit, limit, ListKind::Mru)
     }
 
-    /// One is asked for that had to go: its kind gets more room.
+    /// A read of an evicted block: the target moves towards its kind.
     fn hit_ghost(&mut self, identity: BlockIdentity, size: usize, limit: usize) -> ListKind {
         let (recent, frequent) = (self.mru_ghost.bytes.max(1), self.mfu_ghost.bytes.max(1));
         if let Some(entry) = self.entries.remove(&identity) {
@@ -140,7 +140,7 @@ impl Shard {
         ListKind::Mfu
     }
 
-    /// Puts blocks out until there are no more than `most` bytes, for one of that kind.
+    /// Evicts blocks of one kind until it has no more than `most` bytes.
     fn evict_to(&mut self, most: usize, limit: usize, coming: ListKind) -> Vec<Trimmed> {
         let mut evicted = Vec::new();
         while self.mru.bytes + self.mfu.bytes > most {
@@ -167,7 +167,7 @@ impl Shard {
         }
     }
 
-    /// A block, or its name, that nobody will ask for.
+    /// A block, or its key, that will not be read again.
     pub(crate) fn remove(&mut self, identity: BlockIdentity) -> Option<Trimmed> {
         let CacheEntry { kind, seq: turn, size, block, .. } = self.entries.remove(&identity)?;
         let is_here = block.is_some();
@@ -197,7 +197,7 @@ impl Shard {
         self.trim_ghosts(limit);
     }
 
-    /// The block of a kind that was not asked for the longest goes; its name stays.
+    /// Evicts the least recently read block of a kind; its key stays.
     fn evict_one(&mut self, kind: ListKind) -> Option<Trimmed> {
         let (turn, identity) = self.list(kind, true).order.pop_first()?;
         let entry = self.entries.get_mut(&identity)?;

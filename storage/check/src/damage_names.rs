@@ -21,7 +21,7 @@ const MAX_DEPTH: usize = 4096;
 /// The pool's own object set.
 const MOS: ObjsetId = ObjsetId::new(0);
 
-/// Names what is damaged.
+/// Finds the names of damaged blocks.
 pub(crate) fn name_damage(
     mos: &Objset,
     names: Option<&dsl::DatasetTree>,
@@ -106,7 +106,7 @@ fn name_objset_damage(
     found
 }
 
-/// What of an object a block is.
+/// The part of an object that a block belongs to.
 fn damaged_range(
     damage: &BlockDamage,
     dnode: Option<&Dnode>,
@@ -132,7 +132,7 @@ fn damaged_range(
     (part, start.saturating_mul(unit)..end.saturating_mul(unit))
 }
 
-/// Sorts ranges and joins those that touch and are damaged in the same way.
+/// Sorts ranges and joins adjacent ones with the same kind of damage.
 fn merge_ranges(mut ranges: Vec<DamagedRange>) -> Vec<DamagedRange> {
     ranges.sort_by_key(|range| (range.range.start, range.range.end));
     let mut all: Vec<DamagedRange> = Vec::new();
@@ -156,7 +156,7 @@ fn find_paths(fs: &Fs, damaged: &mut [DamagedObject]) {
     let mut unknown = HashSet::new();
     for object in damaged.iter_mut().filter(|object| object.object.exists()) {
         object.path = path_from_parents(fs, object.object, &mut directories);
-        // what is no file has no path
+        // what is not a file has no path
         if object.path.is_none() && fs.attributes(object.object).is_ok() {
             unknown.insert(object.object);
         }

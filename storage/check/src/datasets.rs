@@ -1,5 +1,5 @@
-//! What there is to walk: found in the pool's own object set, not by the tree of names, so that a
-//! dataset that no directory names any more is found too.
+//! The roots of the walk: found in the pool's own object set, not by the tree of names. So a
+//! dataset without a directory is found too.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::walk::ObjsetTask;
 use crate::{CheckInner, Error};
 
 impl CheckInner {
-    /// Finds what is to be walked of the present state.
+    /// Finds the roots of the present state.
     pub(crate) fn queue_current_state(&self) {
         let root = &self.pool.root;
         self.queue_tasks(&self.pool.mos, root);
     }
 
-    /// Finds what is to be walked of the checkpoint; false if there is none.
+    /// Finds the roots of the checkpoint; false if there is none.
     pub(crate) fn queue_checkpoint(&self) -> bool {
         let root = match &self.pool.checkpoint {
             Ok(None) => return false,
@@ -62,7 +62,7 @@ impl CheckInner {
         self.queue.push_tasks(tasks);
     }
 
-    /// All datasets and snapshots: each has what was born after the snapshot before it.
+    /// All datasets and snapshots; each owns the blocks born after the snapshot before it.
     fn add_dataset_tasks(&self, mos: &Objset, tasks: &mut Vec<ObjsetTask>) {
         for object in mos.objects() {
             let (id, dnode) = match object {
@@ -102,7 +102,7 @@ impl CheckInner {
         self.tally.lock().merge(tally);
     }
 
-    /// What waits to be freed: allocated, and nobody's.
+    /// Blocks that wait to be freed: allocated, and part of no dataset.
     fn add_pending_frees(&self, mos: &Objset, tasks: &mut Vec<ObjsetTask>) -> Result<(), Error> {
         let directory = PoolDirectory::open(mos.clone())?;
         let mut tally = Tally::default();
@@ -149,7 +149,7 @@ impl CheckInner {
         Ok(())
     }
 
-    /// The blocks of a destroyed clone: those of which a birth was listed, and no death.
+    /// The blocks of a destroyed clone: those with an allocation in its livelist, and no free.
     fn add_livelist(&self, mos: &Objset, id: ObjectId, tally: &mut Tally) -> Result<(), Error> {
         for (_, part) in block_lists::deadlist_entries(mos, id)? {
             block_lists::visit_live_blocks(mos, part, &mut |pointer| {
@@ -159,7 +159,7 @@ impl CheckInner {
         Ok(())
     }
 
-    /// A block that waits to be freed. It is not examined: nobody will ever read it.
+    /// A block that waits to be freed. It is not examined, because it will never be read.
     fn count_pending_free(&self, pointer: &Blkptr, tally: &mut Tally) {
         let Blkptr::Regular(block) = pointer else { return };
         let tree = &self.pool.tree;

@@ -1,9 +1,9 @@
 //! Why a pool could not be examined at all.
 
-/// Why a pool could not be examined at all. What is wrong with it otherwise is in the report.
+/// The reason why a pool could not be examined at all. All other damage is in the report.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The pool does not tell what is needed for a start.
+    /// The structures that the walk starts from are unreadable.
     #[error(transparent)]
     Pool(#[from] spa::Error),
     /// An object that is needed for a start cannot be read.

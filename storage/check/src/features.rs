@@ -87,7 +87,7 @@ impl FeatureSet {
     }
 }
 
-/// What datasets declare, and what they use as far as the walk has come.
+/// The features that datasets declare, and those that they use, as far as the walk has come.
 #[derive(Debug, Default)]
 pub(crate) struct FeatureUsage {
     declared: BTreeMap<ObjsetId, FeatureSet>,
@@ -95,7 +95,7 @@ pub(crate) struct FeatureUsage {
 }
 
 impl FeatureUsage {
-    /// Notes what the dataset `id` declares in its ZAP.
+    /// Records the features that the dataset `id` declares in its ZAP.
     pub(crate) fn add_declared(&mut self, mos: &Objset, id: ObjectId) -> Result<(), Error> {
         let object = mos.object(id)?;
         let mut declared = FeatureSet::default();
@@ -124,7 +124,7 @@ impl FeatureUsage {
         }
     }
 
-    /// Reports datasets that use what they do not declare, and features whose count differs from the
+    /// Reports datasets that use undeclared features, and features whose count differs from the
     /// number of datasets that declare them.
     pub(crate) fn report_mismatches(&self, pool: &[FeatureState], tally: &mut Tally) {
         for (id, declared) in &self.declared {

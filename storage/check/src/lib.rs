@@ -1,9 +1,9 @@
 //! Examines a pool without trusting the writer: leaks, counts, reachability.
 //!
-//! A [`PoolCheck`] finds every block that anything in the pool refers to: the pool's own object set,
-//! all datasets and snapshots (each block once), their intent logs, the checkpoint, and what waits
-//! to be freed. It reads each copy on every drive, and parity; and at the end holds what it found
-//! against what the space maps have as allocated.
+//! A [`PoolCheck`] finds every block that the pool refers to: the pool's own object set, all
+//! datasets and snapshots (each block once), their intent logs, the checkpoint, and blocks that
+//! wait to be freed. It reads each copy on every drive, and parity. At the end it compares the
+//! blocks with the allocations in the space maps.
 //!
 //! The work is done by whichever threads call [`PoolCheck::run_worker`]; this crate has none of its own:
 //!
@@ -75,12 +75,12 @@ pub(crate) struct CheckInner {
     tally: Mutex<Tally>,
     objsets: AtomicU64,
     objsets_done: AtomicU64,
-    /// Whether what is walked now is the checkpoint, which shares blocks with the present state.
+    /// Whether the walk is in the checkpoint, which shares blocks with the present state.
     in_checkpoint: AtomicBool,
     checkpoint_done: AtomicBool,
 }
 
-/// What is kept of the pool.
+/// The results of the walk.
 pub(crate) struct CheckedPool {
     name: String,
     guid: Guid,
@@ -96,13 +96,13 @@ pub(crate) struct CheckedPool {
 
 impl PoolCheck {
     /// Prepares the examination of a pool: reads its space maps and tables of shared blocks, and
-    /// finds its datasets. `job` is told of progress in bytes allocated, and may stop the work.
+    /// finds its datasets. `job` gets the progress in allocated bytes, and may cancel the work.
     pub fn new(pool: &Pool, job: Arc<Job>) -> Result<Self, Error> {
         Self::with_mode(pool, job, false)
     }
 
-    /// The same, but the contents of files and volumes are not read: only where they are is held against
-    /// the space maps.
+    /// The same without reading the contents of files and volumes: only their addresses are
+    /// compared with the space maps.
     pub fn new_metadata_only(pool: &Pool, job: Arc<Job>) -> Result<Self, Error> {
         Self::with_mode(pool, job, true)
     }
@@ -144,8 +144,9 @@ impl PoolCheck {
         Ok(check)
     }
 
-    /// Works until nothing is left to do or the job was cancelled. To be called by as many threads
-    /// as are wanted; when all have come back, [`PoolCheck::start_next_round`] says if it is to be done again.
+    /// Works until nothing is left or the job was cancelled. Any number of threads may call it.
+    /// After all have returned, [`PoolCheck::start_next_round`] tells whether another round is
+    /// needed.
     pub fn run_worker(&self) {
         CheckInner::run_worker(&self.0);
     }
@@ -159,9 +160,9 @@ impl PoolCheck {
         inner.queue_checkpoint()
     }
 
-    /// What was found, once all threads have come back for good. `elapsed` and `threads` are the
-    /// caller's own knowledge. Files with damage are looked up by name here, in `names`: the pool's
-    /// tree of datasets, with such keys as there are.
+    /// The report, after all threads have finished. The caller passes `elapsed` and `threads`.
+    /// Damaged files are looked up here in `names`: the pool's tree of datasets, with the loaded
+    /// keys.
     pub fn report(
         &self,
         names: Option<&dsl::DatasetTree>,

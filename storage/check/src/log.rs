@@ -19,7 +19,7 @@ const MAX_LOG_BLOCKS: u64 = 1 << 22;
 pub(crate) const LOG_LEVEL: Level = Level::new(254);
 
 impl CheckInner {
-    /// Examines the blocks of a log that hold something, and those that its writes point to.
+    /// Examines the used blocks of a log, and those that its writes point to.
     pub(crate) fn check_log(&self, id: ObjsetId, header: &LogHeader, tally: &mut Tally) {
         let claimed = !header.claim_txg.is_zero();
         let lasting = if claimed { None } else { self.checkpoint_txg() };
@@ -53,15 +53,15 @@ impl CheckInner {
         }
     }
 
-    /// The txg of the checkpoint that is being walked. Its logs that were not claimed are given up by
-    /// who goes back to it, for their blocks may be used again: only those up to it are kept with it.
+    /// The txg of the checkpoint that is being walked. A rewind to it discards its unclaimed logs,
+    /// because their blocks may be overwritten: the checkpoint protects only blocks up to it.
     fn checkpoint_txg(&self) -> Option<Txg> {
         let checkpoint = self.pool.checkpoint.as_ref().ok()?.as_ref()?;
         self.in_checkpoint.load(Relaxed).then_some(checkpoint.txg)
     }
 
-    /// A block of the chain, which must be there if it is `promised`: what it says, with each record
-    /// shown by its number. `None` where the chain ends.
+    /// A block of the chain, which must exist if it is `promised`. Returns its content and calls
+    /// back with each record's number. `None` where the chain ends.
     fn check_log_block(
         &self,
         item: &CheckBlock,
@@ -96,7 +96,7 @@ impl CheckInner {
         Some(chain)
     }
 
-    /// What a record of the log has besides itself.
+    /// The block that a record of the log points to.
     fn check_log_record(
         &self,
         id: ObjsetId,
@@ -133,7 +133,7 @@ impl CheckInner {
         tally: &mut Tally,
     ) {
         let claimed = !header.claim_txg.is_zero();
-        // what is older is in the tree, or has been freed since
+        // an older block is in the tree, or has been freed since
         let since =
             if claimed { header.claim_txg.get() } else { self.pool.allocated_txg.get() + 1 };
         if block.birth.get() < since || block.kind == ObjectType::NONE {
@@ -170,12 +170,11 @@ impl CheckInner {
         let bytes = self.check_block(item, &mut aside);
         if !claimed {
             aside.demote_repairable(
-                "a block of an intent log is not on all of its drives: it was on its way when the \
-                 power failed, or a drive has it wrong; the next import writes what it says anew",
+                "a block of an intent log is not on all of its drives: it was being written when the power failed, or a drive has it wrong; the next import replays its records",
             );
         }
         if self.is_after_last_txg(&item.block) {
-            // so that its space is not asked of the space maps
+            // so that the space maps are not searched for it
             for extent in aside.extents.drain(..) {
                 self.space.add_log_claim(extent);
             }

@@ -1,4 +1,4 @@
-//! What was found: plain data.
+//! The report: plain data.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl BlockCounts {
 /// The blocks of one type on one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TypeCounts {
-    /// What they are part of.
+    /// The object that they are part of.
     pub kind: ObjectType,
     /// Their height in the objects' trees.
     pub level: Level,
@@ -52,7 +52,7 @@ pub struct SizeCounts {
 /// A device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeafReport {
-    /// Its identity.
+    /// Its guid.
     pub guid: Guid,
     /// The path by which it was opened; of one that is missing the one the pool knows.
     pub path: String,
@@ -64,7 +64,7 @@ pub struct LeafReport {
     pub read_errors: u64,
     /// Blocks of which it should hold a part and is missing.
     pub missing_blocks: u64,
-    /// Blocks of which it should hold a part that was written while it was away.
+    /// Blocks of which it should hold a part that was written while it was missing.
     pub stale_blocks: u64,
 }
 
@@ -96,7 +96,7 @@ pub struct ClaimedRange {
     pub vdev: VdevId,
     /// The range, in bytes from the end of the front labels.
     pub range: Range<u64>,
-    /// The block: the second of those that claim it.
+    /// The block: the second of those at the address.
     pub zbookmark: Zbookmark,
 }
 
@@ -113,14 +113,14 @@ pub struct DamagedRange {
     pub why: Option<String>,
 }
 
-/// What of it is damaged.
+/// The damaged part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DamagedPart {
     /// Its content: ranges are in bytes.
     Content,
     /// The table of all objects of a dataset: ranges are numbers of objects.
     ObjectTable,
-    /// What stands beside an object's content (attributes, the intent log).
+    /// A part besides the object's content (attributes, the intent log).
     Other,
 }
 
@@ -133,13 +133,13 @@ pub struct DamagedObject {
     pub objset: ObjsetId,
     /// The object.
     pub object: ObjectId,
-    /// What the object is made of, if known.
+    /// The type of the object, if known.
     pub kind: Option<ObjectType>,
     /// Its path in the dataset, where that could be found.
     pub path: Option<Vec<u8>>,
     /// Which part of it.
     pub part: DamagedPart,
-    /// What is damaged of it.
+    /// Its damaged parts.
     pub ranges: Vec<DamagedRange>,
 }
 
@@ -155,7 +155,7 @@ impl DamagedObject {
 pub struct Note {
     /// Whether it is a fault, and not just something to know.
     pub is_fault: bool,
-    /// What.
+    /// The part.
     pub message: String,
 }
 
@@ -164,7 +164,7 @@ pub struct Note {
 pub struct CheckReport {
     /// The pool's name.
     pub pool: String,
-    /// Its identity.
+    /// Its guid.
     pub guid: Guid,
     /// As of when it was examined.
     pub txg: Txg,
@@ -192,13 +192,13 @@ pub struct CheckReport {
     pub gang_blocks: u64,
     /// References to shared blocks beyond the first: dedup and clones.
     pub extra_references: u64,
-    /// What those would take.
+    /// The bytes that they need.
     pub extra_reference_bytes: u64,
     /// Blocks that wait to be freed, and are not examined.
     pub pending_frees: BlockCounts,
     /// Bytes that were examined, all copies and parity.
     pub examined_bytes: u64,
-    /// Blocks that were put together without devices that are missing or were away.
+    /// Blocks that were reconstructed without missing or outdated devices.
     pub degraded: u64,
     /// Blocks with damage that can be read all the same.
     pub repairable: u64,
@@ -210,13 +210,13 @@ pub struct CheckReport {
     pub damaged: Vec<DamagedObject>,
     /// Damaged blocks beyond those that are named.
     pub unlisted_damage: u64,
-    /// Space: what is allocated against what is referred to. Not known if the work was stopped.
+    /// Space: allocated bytes compared with referenced bytes. Unknown if the work was stopped.
     pub space: Vec<SpaceReport>,
     /// Space that two blocks claim.
     pub double_claims: Vec<ClaimedRange>,
     /// Bytes of it.
     pub double_claimed_bytes: u64,
-    /// Blocks with addresses where there is no space.
+    /// Blocks with addresses outside of the space.
     pub out_of_range: Vec<ClaimedRange>,
     /// How many.
     pub out_of_range_count: u64,

@@ -40,8 +40,8 @@ impl SectorSet {
         self.limit
     }
 
-    /// Puts sectors in, or takes them out; gives how many were so already. What is beyond the limit
-    /// is left out.
+    /// Adds or removes sectors; returns how many had that state already. Sectors beyond the limit
+    /// are left out.
     pub(crate) fn set_range(&mut self, range: Range<u64>, wanted: bool) -> u64 {
         let end = range.end.min(self.limit);
         let mut at = range.start;
@@ -189,7 +189,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn the_same_as_a_set_of_numbers(
+        fn sector_set_equals_a_set_of_numbers(
             steps in proptest::collection::vec((0_u64..200_000, 0_u64..150_000, proptest::bool::ANY), 1..12),
             others in proptest::collection::vec((0_u64..200_000, 1_u64..90_000), 0..4),
         ) {

@@ -1,7 +1,7 @@
-//! Blocks that may be referred to more than once: those in dedup tables, and cloned ones.
+//! Blocks that may have several references: those in dedup tables, and cloned ones.
 //!
-//! Their counts are kept in memory, some 64 bytes for each such block, to be held against the
-//! references that are found.
+//! Their counts are kept in memory, about 64 bytes for each such block, and compared with the
+//! references found by the walk.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use zap::Zap;
 
 use crate::Error;
 
-/// What a table says of a block, and what was found.
+/// The entry of a block in a table, and the found references.
 #[derive(Clone, Copy, Debug, Default)]
 struct RefCounts {
     /// References as a table counts them.
@@ -32,7 +32,7 @@ pub(crate) struct RefcountedBlocks {
     is_empty: bool,
 }
 
-/// A block in a dedup table: the key and what is said of it.
+/// A block in a dedup table: its key and its entry.
 type DedupEntries = HashMap<DedupKey, Vec<((VdevId, u64), u64)>>;
 
 impl RefcountedBlocks {
@@ -59,8 +59,8 @@ impl RefcountedBlocks {
         Some(sharing.found - 1)
     }
 
-    /// How many blocks there are of which a table counts another number of references than were
-    /// found, and one of them: its vdev and offset, told, found.
+    /// The number of blocks whose count in a table differs from the found references, and
+    /// one of them: its vdev and offset, the recorded count, the found one.
     pub(crate) fn mismatches(&self) -> (u64, Option<(VdevId, u64, u64, u64)>) {
         let blocks = self.blocks.lock();
         let mut wrong = blocks.iter().filter(|(_, sharing)| sharing.expected != sharing.found);

@@ -1,6 +1,6 @@
-//! What is allocated, as the space maps say, against what is referred to, as was found.
+//! Compares the allocations in the space maps with the references found by the walk.
 //!
-//! Both are kept as sets of sectors ([`crate::bits`]): at most 64 MiB for each TiB of 4 KiB
+//! Both are sets of sectors ([`crate::sector_set`]): at most 64 MiB for each TiB of 4 KiB
 //! sectors that is neither wholly used nor wholly free.
 
 use std::collections::HashMap;
@@ -21,12 +21,12 @@ use crate::sector_set::SectorSet;
 
 /// More vdevs than this are never removed one into the other.
 const MAX_DEPTH: u32 = 64;
-/// So many ranges of each kind are listed; the others are counted.
+/// The most ranges of each kind in the report; the others are counted.
 const MAX_LISTED: usize = 1000;
 /// Bytes of a gang header.
 const GANG_HEADER_SIZE: u64 = 512;
 
-/// A range of a vdev, and whose it is.
+/// A range of a vdev, and its block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     pub(crate) vdev: VdevId,
@@ -200,7 +200,7 @@ impl SpaceMapCheck {
         false
     }
 
-    /// What a copy of a block takes on its vdev.
+    /// The space of a block's copy on its vdev.
     pub(crate) fn extent(&self, tree: &VdevTree, dva: Dva, birth: Txg, place: Zbookmark) -> Extent {
         let length = if dva.gang {
             tree.asize(dva.vdev, GANG_HEADER_SIZE, birth).unwrap_or_else(|| {
@@ -226,7 +226,8 @@ impl SpaceMapCheck {
         reports
     }
 
-    /// What was used twice, and how many bytes; what lies where there is no space, and how often.
+    /// The ranges used twice, and their bytes; the addresses outside of the space, and their
+    /// number.
     pub(crate) fn errors(&self) -> (Vec<ClaimedRange>, u64, Vec<ClaimedRange>, u64) {
         let faults = self.errors.lock();
         let SpaceErrors {

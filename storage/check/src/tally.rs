@@ -1,4 +1,4 @@
-//! What is counted and noted on the way; each thread has its own, and they are added up.
+//! Counters and findings of the walk; each thread has its own, and they are added up.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use crate::features::FeatureUsage;
 use crate::report::{BlockCounts, Note};
 use crate::space::Extent;
 
-/// So many damaged blocks are named; the others are counted.
+/// The most damaged blocks in the report; the others are counted.
 const MAX_DAMAGED_BLOCKS: usize = 100_000;
-/// So many notes are kept.
+/// The most notes in the report.
 const MAX_NOTES: usize = 1000;
 
 /// A damaged block.
@@ -26,7 +26,7 @@ pub(crate) struct BlockDamage {
     pub(crate) why: Option<String>,
 }
 
-/// What was counted and noted.
+/// The counters and findings of a thread.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) types: BTreeMap<(ObjectType, Level), BlockCounts>,
@@ -51,7 +51,7 @@ pub(crate) struct Tally {
     pub(crate) feature_usage: FeatureUsage,
 }
 
-/// Bytes that a block takes, as its addresses say.
+/// Allocated bytes of a block, from its addresses.
 pub(crate) fn allocated_bytes(block: &Regular) -> u64 {
     block.copies().map(|dva| dva.asize).sum()
 }
@@ -78,7 +78,8 @@ impl Tally {
         self.pending_frees.add(&block_counts(block));
     }
 
-    /// Notes what was wrong with a block: `faults` of its leaves; `lost`: why it cannot be read.
+    /// Records the damage of a block: `faults` of its leaves; `lost`: the reason why it cannot be
+    /// read.
     pub(crate) fn record_block_errors(
         &mut self,
         block: &Regular,
@@ -117,7 +118,7 @@ impl Tally {
         });
     }
 
-    /// Wrong bytes in place of which others could be had are no fault, and `why` is noted instead.
+    /// Wrong bytes with an intact replacement are not counted as damage; `why` is noted instead.
     pub(crate) fn demote_repairable(&mut self, why: &str) {
         let unreadable = self.leaves.keys().any(|(_, trouble)| *trouble == DeviceError::ReadFailed);
         if self.repairable > 0 && self.lost == 0 && !unreadable {

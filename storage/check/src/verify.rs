@@ -15,7 +15,7 @@ use crate::CheckInner;
 use crate::features::FeatureSet;
 use crate::tally::{Tally, allocated_bytes};
 
-/// So many extents are gathered before they are put into the sets.
+/// The most extents that a thread collects before it adds them to the sets.
 const MAX_EXTENTS: usize = 4096;
 
 /// Blocks that are examined together.
@@ -31,7 +31,7 @@ pub(crate) struct CheckBlock {
 }
 
 impl CheckInner {
-    /// What each thread does.
+    /// The state of each thread.
     pub(crate) fn run_worker(self: &Arc<Self>) {
         let mut tally = Tally::default();
         while let Some(work) = self.queue.pop() {
@@ -60,7 +60,7 @@ impl CheckInner {
         }
     }
 
-    /// Adds what a thread has found to what all have.
+    /// Adds the findings of a thread to the common ones.
     pub(crate) fn merge_tally(&self, tally: &mut Tally) {
         self.space.add_references(&self.pool.tree, &mut tally.extents);
         self.tally.lock().merge(std::mem::take(tally));
@@ -85,7 +85,7 @@ impl CheckInner {
         }
     }
 
-    /// Examines a block, counts it, notes its space and what is wrong; gives its stored bytes.
+    /// Examines a block, counts it, and records its space and its damage; returns its stored bytes.
     pub(crate) fn check_block(&self, item: &CheckBlock, tally: &mut Tally) -> Option<Vec<u8>> {
         let CheckBlock { zbookmark: place, block, may_be_shared: shared } = item;
         tally.count(block);

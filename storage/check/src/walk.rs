@@ -16,7 +16,7 @@ use crate::verify::{VerifyBatch, VerifyingSource};
 
 /// Blocks in a batch.
 const BATCH_BLOCKS: usize = 64;
-/// A batch is full, too, when its blocks have so many bytes.
+/// A batch is also full when its blocks have this many bytes.
 const BATCH_BYTES: u64 = 4 << 20;
 
 /// An object set to be walked.
@@ -25,11 +25,11 @@ pub(crate) struct ObjsetTask {
     /// Its dataset's number.
     pub(crate) id: ObjsetId,
     pub(crate) root: Blkptr,
-    /// Only what was born after this belongs to it; the rest is found elsewhere.
+    /// Only blocks born after this belong to it; the others are found elsewhere.
     pub(crate) since_txg: Txg,
     /// Where to begin, if some of it has been freed.
     pub(crate) start: Option<Zbookmark>,
-    /// Whether it has an intent log of its own: snapshots have only what is left of one.
+    /// Whether it has an intent log of its own: snapshots have only a remainder of one.
     pub(crate) has_log: bool,
 }
 
@@ -140,7 +140,7 @@ impl CheckInner {
         if !is_root && self.is_pointer_checked(pointer) {
             return WalkControl::SkipChildren;
         }
-        // what the walk itself reads is examined as it is read
+        // blocks that the walk itself reads are examined at once
         if is_root || zbookmark.level.get() > 0 || zbookmark.object == ObjectId::META {
             return WalkControl::Descend;
         }
@@ -166,7 +166,7 @@ impl CheckInner {
         first.is_some_and(|dva| self.space.is_referenced(&self.pool.tree, dva))
     }
 
-    /// Hands over what was gathered, or examines it here where enough is waiting.
+    /// Hands over the batch, or examines it here if enough batches wait.
     fn flush_batch(&self, gathered: &mut PendingBatch, own: &mut Tally) {
         let batch = std::mem::take(&mut gathered.blocks);
         gathered.bytes = 0;
@@ -178,13 +178,13 @@ impl CheckInner {
     }
 }
 
-/// Notes that the walk could not go on below a place.
+/// Notes that the walk could not continue below a place.
 fn record_walk_error(error: &dmu::Error, kind: ObjectType, tally: &mut Tally) {
     match error {
-        // the examination of the block has said all there is to say
+        // the examination of the block has reported everything
         dmu::Error::Read { source: zio::Error::Unreadable { .. } } => {}
         dmu::Error::Read { source: zio::Error::KeyNotLoaded { .. } } => {
-            tally.add_note(false, format!("{error}: what is below was not examined"));
+            tally.add_note(false, format!("{error}: blocks below it were not examined"));
         }
         _ => {
             tally.lost += 1;

@@ -1,9 +1,9 @@
-//! Memory for blocks, used again: the first touch of fresh pages costs far more than reading a
+//! Reused memory for blocks: the first touch of fresh pages costs far more than reading a
 //! block into warm ones.
 //!
-//! There is one store for all threads, since who writes a block out is seldom who brought it: a
-//! buffer that one thread gives back is what another one takes next. It keeps buffers by the power
-//! of two that they have room for, up to a limit of bytes altogether ([`raise_limit`]).
+//! All threads share one store, because the thread that writes a block out is seldom the one that
+//! allocated it. The store sorts free buffers by their capacity, a power of two. Its total is
+//! limited ([`raise_limit`]).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,9 +21,9 @@ const DEFAULT_LIMIT: usize = 64 << 20;
 struct BufferPool {
     classes: [Mutex<Vec<Vec<u8>>>; CLASS_COUNT],
     pooled_bytes: AtomicUsize,
-    /// Bytes that are kept if nothing is asked for.
+    /// The limit of the store, in bytes, unless [`raise_limit`] raised it.
     usual: usize,
-    /// The most that was asked for; 0: nothing.
+    /// The highest limit that a caller set; 0: none.
     asked: AtomicUsize,
 }
 
@@ -39,13 +39,13 @@ pub fn recycle(buffer: Vec<u8>) {
     POOL.recycle(buffer);
 }
 
-/// Frees all buffers that nobody uses.
+/// Frees all unused buffers.
 pub fn free_all() {
     POOL.free_all();
 }
 
-/// Has so many bytes kept from now on: as many as are on their way at once. Of several calls the largest
-/// number counts.
+/// Raises the limit of the store to the bytes that are in flight at once. The largest of several
+/// calls counts. number counts.
 pub fn raise_limit(bytes: usize) {
     POOL.asked.fetch_max(bytes, Ordering::Relaxed);
 }
@@ -92,7 +92,7 @@ impl BufferPool {
         if !(MIN_POOLED..2 * MAX_POOLED).contains(&room) {
             return;
         }
-        // what it has room for in any case
+        // the capacity that every buffer of its class has
         let class = (room / MIN_POOLED).ilog2() as usize;
         let held = self.pooled_bytes.fetch_add(room, Ordering::Relaxed);
         let is_too_much = held + room > self.limit();
@@ -104,7 +104,7 @@ impl BufferPool {
     }
 }
 
-/// The class whose buffers all have room for so many bytes; none if they are not kept.
+/// The class whose buffers all have this capacity; none if the store does not keep such buffers.
 fn size_class(length: usize) -> Option<usize> {
     let wanted = length.next_power_of_two();
     (MIN_POOLED / 2 < wanted && wanted <= MAX_POOLED && length >= MIN_POOLED)
@@ -118,7 +118,7 @@ mod tests {
     use super::{BufferPool, MAX_POOLED, MIN_POOLED};
 
     #[test]
-    fn memory_is_used_again_and_only_so_much_is_kept() {
+    fn buffers_are_reused_up_to_the_limit() {
         let store = BufferPool::new(40 * MIN_POOLED);
         let buffer = store.alloc(MIN_POOLED + 1);
         let place = buffer.as_ptr();
@@ -136,7 +136,7 @@ mod tests {
         store.free_all();
         assert!(store.classes.iter().all(|class| class.lock().unwrap().is_empty()));
         assert_eq!(store.pooled_bytes.load(Ordering::Relaxed), 0);
-        // less than is usual may be asked for
+        // a lower limit than the default may be set
         let store = BufferPool::new(40 * MIN_POOLED);
         store.asked.fetch_max(4 * MIN_POOLED, Ordering::Relaxed);
         (0..100).for_each(|_| store.recycle(vec![1; MIN_POOLED]));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_has_room() {
+    fn buffers_have_the_requested_capacity() {
         let store = BufferPool::new(usize::MAX);
         for length in [
             0,

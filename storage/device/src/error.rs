@@ -3,7 +3,7 @@
 /// Why a device could not be opened, read or written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// There is nothing of that name, or no permission, or the like.
+    /// The path does not exist, or its permissions forbid opening it, or the like.
     #[error("{path}: {reason}")]
     Open {
         /// Its path.
@@ -23,8 +23,8 @@ pub enum Error {
         /// Its path.
         path: String,
     },
-    /// It is to be written, and another program, or this one, has it open.
-    #[error("{path}: it is in use; stop what uses it first")]
+    /// It was opened for writing while another program, or this one, has it open.
+    #[error("{path}: it is in use; stop the program that uses it first")]
     InUse {
         /// Its path.
         path: String,
@@ -67,8 +67,8 @@ pub enum Error {
         /// The system's words.
         reason: String,
     },
-    /// What was written could not be made to last.
-    #[error("{device}: making what was written last: {reason}")]
+    /// A flush failed: written data may not be on stable storage.
+    #[error("{device}: flush: {reason}")]
     Flush {
         /// Its name.
         device: String,

@@ -1,8 +1,8 @@
 //! A file or block device: opened read-only, or for this program alone.
 //!
-//! A disk that is pulled out and put in again is another one to the system, often with another name, as
-//! the old one is in use still, and the old handle leads nowhere. So the handle can be exchanged while the
-//! device is in use.
+//! A disk that is pulled out and put in again is a new disk for the system, often with another
+//! name, because the old one is still open. The old handle then fails every request. So the handle
+//! can be exchanged while the device is in use.
 
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
@@ -31,11 +31,11 @@ pub struct File {
     location: DeviceLocation,
     handle: RwLock<Arc<Handle>>,
     size: u64,
-    /// It lies in memory: nothing that is asked of it waits for hardware.
+    /// It is a file in memory: no request waits for hardware.
     is_in_memory: bool,
-    /// It has taken something that it has not said to have kept.
+    /// It has data that no flush has confirmed.
     has_unflushed: AtomicBool,
-    /// It went away before it had kept all, which the next flush tells.
+    /// It was replaced before it had flushed all data; the next flush reports that.
     writes_lost: AtomicBool,
     // after the handle: what others may do again once it is dropped needs the handle closed
     write_claim: Option<Mutex<WriteClaim>>,
@@ -50,8 +50,8 @@ struct Handle {
 }
 
 impl Drop for Handle {
-    /// Gives up its lock by name: a child that was just forked has the handle too until it becomes
-    /// another program, and merely closing ours would leave the file locked for that moment.
+    /// Unlocks explicitly: a forked child also has the handle until its exec, and merely closing
+    /// our handle would leave the file locked until then.
     fn drop(&mut self) {
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
@@ -88,8 +88,8 @@ impl Drop for WriteGuard<'_> {
 }
 
 impl File {
-    /// Opens it read-only. An image that another program holds for writing is refused: what is
-    /// read from it would change underfoot.
+    /// Opens it read-only. An image that another program has open for writing is refused: its
+    /// content would change while it is read.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
         if WriteClaim::is_claimed(&read_metadata(path, &name)?) {
@@ -132,15 +132,16 @@ impl File {
         Arc::clone(&self.handle.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Begins to write. Counted before the handle can be exchanged: who does that knows of it.
+    /// Counts a write before the handle can be exchanged, so that the exchange knows of it.
     fn begin_write(&self) -> WriteGuard<'_> {
         let handle = self.handle.read().unwrap_or_else(PoisonError::into_inner);
         handle.active_writes.fetch_add(1, Ordering::AcqRel);
         WriteGuard { device: self, handle: Arc::clone(&handle) }
     }
 
-    /// From now on this is its handle; gives the old one. Nobody is given the new one before it is known
-    /// whether all that went to the old one is there to stay: else its flush would speak for that.
+    /// Installs a handle and returns the old one. No thread gets the new handle before it is known
+    /// whether all writes to the old one are stable. Otherwise a flush of the new one would confirm
+    /// writes that are lost.
     fn replace_handle(&self, new: &Arc<Handle>) -> Arc<Handle> {
         let mut handle = self.handle.write().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *handle, Arc::clone(new));
@@ -151,7 +152,7 @@ impl File {
         old
     }
 
-    /// Another handle of what is at a path now, if that is as long and `judge` knows it.
+    /// Opens the path again; fails unless it has the same size and `judge` recognizes its content.
     fn open_replacement(
         &self,
         path: &Path,
@@ -169,7 +170,7 @@ impl File {
         Ok(handle)
     }
 
-    /// Exchanges the handle for one of what is at a path now.
+    /// Exchanges the handle for a new one of the path.
     fn reopen_at(
         &self,
         path: &Path,
@@ -195,7 +196,7 @@ impl File {
         if let Some(mark) = mark {
             *held = mark;
         } else {
-            // closing the old handle gave up what is locked for the process
+            // closing the old handle released the process's record lock
             let _ = lock_exclusive(&new.file);
         }
         Ok(())
@@ -252,7 +253,7 @@ fn open_locked(path: &Path, name: &str, facts: &fs::Metadata) -> Result<(Arc<Han
     }
 }
 
-/// Whether it is a block device that takes no writes. Linux opens such a device for writing all the same,
+/// Whether it is a read-only block device. Linux opens such a device for writing all the same,
 /// and fails each write.
 fn is_write_protected(facts: &fs::Metadata) -> bool {
     if !facts.file_type().is_block_device() {
@@ -294,7 +295,7 @@ fn open_with_size(
 
 /// Whether it is on a file system that has no drives.
 fn is_memory_backed(file: &fs::File) -> bool {
-    /// What statfs(2) calls tmpfs and ramfs.
+    /// The magic numbers of tmpfs and ramfs in statfs(2).
     const MEMORY_FS_MAGIC: [i64; 2] = [0x0102_1994, 0x8584_58f6];
     rustix::fs::fstatfs(file).is_ok_and(|found| MEMORY_FS_MAGIC.contains(&found.f_type))
 }
@@ -394,7 +395,9 @@ impl Device for File {
         let failed = |reason| Error::Flush { device: self.name().to_owned(), reason };
         let handle = self.handle();
         if self.writes_lost.swap(false, Ordering::AcqRel) {
-            return Err(failed("it went away before it had kept what it had taken".to_owned()));
+            return Err(failed(
+                "the device went away before it had flushed all written data".to_owned(),
+            ));
         }
         let unkept = self.has_unflushed.swap(false, Ordering::AcqRel);
         handle.file.sync_data().map_err(|error| {
@@ -461,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_is_alone() {
+    fn open_for_writing_is_exclusive() {
         let image = TestImage::new("device-alone");
         let reader = File::open(&image.0).unwrap();
         assert!(matches!(File::open_exclusive(&image.0), Err(Error::InUse { .. })));
@@ -476,11 +479,11 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_that_a_child_has_inherited_keeps_nothing_locked() {
+    fn inherited_handle_keeps_no_lock() {
         let image = TestImage::new("device-inherited");
         for open in [File::open, File::open_exclusive] {
             let file = open(&image.0).unwrap();
-            // what a child has of it between fork and exec
+            // the state of a child between fork and exec
             let inherited = file.handle().file.try_clone().unwrap();
             assert!(File::open_exclusive(&image.0).is_err());
             drop(file);
@@ -490,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_came_back_is_opened_anew_if_it_is_known() {
+    fn returned_file_is_reopened_if_recognized() {
         let image = TestImage::new("device-back");
         let file = File::open_exclusive(&image.0).unwrap();
         file.write_at(0, b"before").unwrap();
@@ -525,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_came_back_under_another_name_is_found_beside() {
+    fn returned_file_is_found_under_another_name() {
         let image = TestImage::new("device-moved");
         let (here, folder) = (&image.0, image.0.parent().unwrap());
         let away = folder.join("away/image");
@@ -561,8 +564,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_had_not_kept_when_it_went_is_told() {
-        // what is written to a full device is refused, and so is making it last
+    fn flush_reports_writes_lost_with_the_device() {
+        // a full device fails the write, and also the flush
         let image = TestImage::new("device-unkept");
         let file = File::open_exclusive(&image.0).unwrap();
         file.write_at(0, b"taken").unwrap();
@@ -572,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_being_written_while_a_device_was_opened_anew_is_in_doubt() {
+    fn write_during_reopen_counts_as_lost() {
         let image = TestImage::new("device-underway");
         let file = File::open_exclusive(&image.0).unwrap();
         let away = image.0.with_extension("away");
@@ -589,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_nothing_grows() {
+    fn writes_are_read_back_without_growth() {
         let image = TestImage::new("device-written");
         let file = File::open_exclusive(&image.0).unwrap();
         file.write_at(100, b"one").unwrap();

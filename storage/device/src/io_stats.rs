@@ -12,19 +12,19 @@ pub const LATENCY_BUCKETS: usize = 37;
 pub const SIZE_BUCKETS: usize = 16;
 /// log2 of the least size of the second bucket is one more.
 const MIN_SIZE_SHIFT: u32 = 9;
-/// The recent latency moves by one part in so many towards that of each request.
+/// The recent latency moves by one part in this many towards the latency of each request.
 const RECENT_WEIGHT: u64 = 64;
 
-/// What a request does.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoKind {
     /// It reads.
     Read,
     /// It writes.
     Write,
-    /// It tells the device that space is not in use.
+    /// TRIM: the space is not in use.
     Trim,
-    /// It has the device keep what it took.
+    /// Flush: the device makes written data stable.
     Flush,
 }
 
@@ -131,7 +131,7 @@ const fn moving_mean(mean: u64, sample: u64) -> u64 {
     mean - mean / RECENT_WEIGHT + sample / RECENT_WEIGHT
 }
 
-/// The bucket of a value, of so many; the first is for values below `2^(shift + 1)`.
+/// The bucket of a value; the first is for values below `2^(shift + 1)`.
 fn bucket(value: u64, shift: u32, count: usize) -> usize {
     let log = value.max(1).ilog2();
     let at = usize::try_from(log.max(shift) - shift).unwrap_or(count);

@@ -1,7 +1,7 @@
-//! What holds bytes: disks, partitions and files.
+//! Devices: disks, partitions and files.
 //!
-//! A [`Device`] is read, and maybe written, at an offset and knows its size; that is all the floors
-//! above see. [`File::open`] and [`probe`] open read-only; only [`File::open_exclusive`] gives a file
+//! A [`Device`] is read, and maybe written, at an offset and knows its size; the upper crates see
+//! no more. [`File::open`] and [`probe`] open read-only. Only [`File::open_exclusive`] gives a file
 //! or disk that can be written, and then no other program has it.
 #![forbid(unsafe_code)]
 
@@ -36,20 +36,20 @@ pub use probe::{ProbeResult, find_moved_device, probe, probe_deep};
 pub use signature::detect_signature;
 pub use write_claim::is_open_for_writing;
 
-/// What holds bytes.
+/// A device: a disk, a partition or a file.
 pub trait Device: Send + Sync + std::fmt::Debug {
     /// Bytes that it holds.
     fn size(&self) -> u64;
 
-    /// What a person calls it: its path, which may be another after it was opened anew.
+    /// Its path, for messages; a reopened device may have another one.
     fn name(&self) -> &str;
 
-    /// Where the system has it, if it is a file or a disk of its own.
+    /// The path in the file system, if it is a file or a disk of its own.
     fn path(&self) -> Option<&Path> {
         None
     }
 
-    /// Whether what was opened is not there any more: its path leads nowhere, or to something else.
+    /// Whether the opened file or disk is gone: its path leads nowhere, or to another one.
     fn is_gone(&self) -> bool {
         false
     }
@@ -97,7 +97,8 @@ pub trait Device: Send + Sync + std::fmt::Debug {
         Ok(())
     }
 
-    /// Whether a request may wait for hardware, so that it is worth asking several devices at once.
+    /// Whether a request may wait for hardware, so that parallel requests to several devices pay
+    /// off.
     fn may_block(&self) -> bool {
         false
     }
@@ -112,16 +113,16 @@ pub trait Device: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Opens it anew where it was, or else where it is in that folder, if `judge` knows what is there: it
-    /// may have gone away and come back, so that what was opened first leads nowhere. If that was before it
-    /// had kept all that it had taken, the next flush fails.
+    /// Reopens it at its path, or else under another name in the same folder, if `judge` recognizes
+    /// the content. A device that went away and came back needs this, since its old handle fails.
+    /// If it went away before it had flushed all data, the next flush fails.
     fn reopen(&self, judge: &dyn Fn(&Arc<dyn Device>) -> bool) -> Result<(), Error> {
         let _ = judge;
         Ok(())
     }
 
-    /// Says that what lies in the range (bytes) is of no use any more: a hint. What is read there
-    /// later may be anything.
+    /// Trims a range (bytes): a hint that its content is no longer needed. Later reads of the range
+    /// may return anything.
     fn discard(&self, range: Range<u64>) -> Result<(), Error> {
         let _ = range;
         Ok(())

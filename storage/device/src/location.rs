@@ -1,4 +1,4 @@
-//! Where a device is, and what it is called: a disk that is put in again may have another name.
+//! The path of a device: a disk that is put in again may have another name.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -33,10 +33,10 @@ impl DeviceLocation {
         &self.current().name
     }
 
-    /// From now on it is there.
+    /// Sets the current path.
     pub(crate) fn update(&self, path: &Path) {
         if self.path() != path {
-            // whoever was quicker is right as well
+            // another thread was quicker; its path is right as well
             let _ = self.current().moved_to.set(Box::new(Self::new(path)));
         }
     }

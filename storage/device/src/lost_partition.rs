@@ -1,4 +1,4 @@
-//! Where pools begin on a disk whose partition table is lost.
+//! Finds the start of pools on a disk whose partition table is lost.
 //!
 //! ```text
 //! vdev     256 KiB    256 KiB              256 KiB    256 KiB
@@ -8,8 +8,8 @@
 //! 01 01 00 00  00 00 00 00  00 00 00 01
 //! ```
 //!
-//! The labels in front tell where a vdev begins, the two at its end how long it is. Without these it counts as
-//! reaching to the end of the disk.
+//! The labels in front give the start of a vdev, the two at its end give its length. Without those
+//! it is taken to reach to the end of the disk.
 //!
 //! Learnt from: the partitions that OpenZFS, TrueNAS, FreeBSD and illumos make. Proved by: the tests below.
 
@@ -118,7 +118,7 @@ mod tests {
     };
     use crate::MemoryDevice;
 
-    /// A disk with vdevs: where each begins, how long it is, and a byte that tells its labels from others.
+    /// A disk with vdevs: the start and length of each, and a byte that distinguishes its labels.
     fn disk(vdevs: &[(u64, u64, u8)]) -> MemoryDevice {
         let mut bytes = vec![0; 16 << 20];
         for (start, size, own) in vdevs {

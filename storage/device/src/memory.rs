@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_blank_takes_no_memory() {
+    fn blank_ranges_use_no_memory() {
         let large = MemoryDevice::zeroed("large", 1 << 50);
         large.write_at((1 << 50) - 5, b"hello").unwrap();
         large.write_at(0, &[0; 1 << 13]).unwrap();

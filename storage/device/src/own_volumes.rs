@@ -1,7 +1,8 @@
 //! Block devices that this process serves: the volumes of its own pools.
 //!
-//! No pool may lie on one of them. A txg of the upper pool would wait for writes of the lower pool, whose memory for
-//! dirty data the upper pool fills: both would stop for ever. Even a read would wait for this process.
+//! No pool may be on one of them. A txg of the upper pool would wait for writes of the lower pool.
+//! The upper pool's dirty data would fill the lower pool's memory, and both would deadlock. Even a
+//! read would wait for this process.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -47,7 +48,8 @@ pub(crate) fn check(facts: &Metadata, path: &str) -> Result<(), Error> {
     })
 }
 
-/// The number of the disk of a partition, as the kernel shows it; none if the device is no partition.
+/// The device number of a partition's disk, as the kernel shows it; none if the device is a whole
+/// disk.
 fn disk_of_partition(number: u64) -> Option<u64> {
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     let link = format!("/sys/dev/block/{major}:{minor}");

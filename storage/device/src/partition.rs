@@ -70,7 +70,7 @@ struct GptTable {
 }
 
 impl GptTable {
-    /// Reads the table whose header is at an offset; none: there is no header.
+    /// Reads the table whose header is at an offset; none if there is no header.
     fn read(device: &dyn Device, sector: u64, at: u64) -> Option<Self> {
         let mut header = [0; 512];
         device.read_at(at, &mut header).ok()?;
@@ -120,7 +120,7 @@ fn read_mbr(device: &dyn Device) -> Vec<Partition> {
     let entry = |(number, bytes): (u32, &[u8])| {
         let (start, size) =
             (u64::from(le32(&bytes[8..])) * 512, u64::from(le32(&bytes[12..])) * 512);
-        // a disk with a GPT says so with this type, for programs that know nothing of GPTs
+        // the MBR of a GPT disk has this type, so that other programs leave it alone
         let is_protective = bytes[4] == 0xee;
         let is_there = size > 0 && start > 0 && start < device.size() && !is_protective;
         is_there.then_some(Partition { number, start, size })
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpt_disk_tells_its_partitions() {
+    fn gpt_partitions_are_found() {
         let expected = Partition { number: 1, start: 131_072, size: 262_144 };
         assert_eq!(partitions(&MemoryDevice::new("disk", &gpt_disk())), [expected]);
     }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_copy_at_the_end_replaces_a_damaged_table() {
+    fn backup_gpt_replaces_a_damaged_table() {
         let mut bytes = gpt_disk();
         let last = bytes.len() - 512;
         // the copy has its table in the sector before it

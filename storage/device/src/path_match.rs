@@ -1,6 +1,6 @@
-//! How well the path of a device fits the one that a label remembers.
+//! Compares the path of a device with the path in a label.
 //!
-//! Copies of one image carry the same label; the path in it says which of them the pool had.
+//! Copies of one image carry the same label; the path in it tells which of them was in the pool.
 
 use std::path::Path;
 

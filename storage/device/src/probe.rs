@@ -9,12 +9,12 @@ use std::sync::Arc;
 use crate::lost_partition::{self, LostVdev};
 use crate::{Device, DeviceSlice, Error, File, partitions};
 
-/// What was found at the paths.
+/// The devices found at the paths.
 #[derive(Debug, Default)]
 pub struct ProbeResult {
     /// Devices to be looked at for labels, in the order of their paths.
     pub devices: Vec<Arc<dyn Device>>,
-    /// What could not be opened, of what the user named or what lies in a folder he named.
+    /// The paths, or entries of named folders, that could not be opened.
     pub errors: Vec<Error>,
     /// Whether disks without partitions are read from end to end.
     pub is_deep: bool,
@@ -27,7 +27,7 @@ const MIN_DEVICE_SIZE: u64 = 4 * (256 << 10);
 /// (not in folders below). Images of whole disks give their partitions as well. A device that is
 /// named in several ways, such as by the links in /dev/disk, is opened once.
 ///
-/// Where a disk has no partitions, the places are looked at where systems begin their first one.
+/// A disk without partitions is searched at the offsets where systems put their first partition.
 pub fn probe(paths: &[PathBuf]) -> ProbeResult {
     probe_with(paths, false)
 }
@@ -53,8 +53,8 @@ fn probe_with(paths: &[PathBuf], is_deep: bool) -> ProbeResult {
     found
 }
 
-/// Where in the same folder a device is now, if it is not where it was; none if there are several that
-/// `judge` takes for it.
+/// The device's path in the same folder, if it is not at its old path; none if `judge` recognizes
+/// several.
 pub fn find_moved_device(path: &Path, judge: &dyn Fn(&Arc<dyn Device>) -> bool) -> Option<PathBuf> {
     let found = probe(&[path.parent()?.to_owned()]);
     let mut known = found.devices.iter().filter(|found| found.path().is_some() && judge(found));

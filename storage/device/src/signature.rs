@@ -1,5 +1,5 @@
-//! Whose data a device holds, as far as a glance can tell: the marks of file systems, of what
-//! encrypts or joins drives, and of partition tables.
+//! Recognizes foreign data on a device by the signatures of file systems, encryption, volume
+//! managers and partition tables.
 //!
 //! | offset | bytes | whose |
 //! | --- | --- | --- |
@@ -18,15 +18,15 @@
 //! | 32769 | `CD001` | iso9660 |
 //! | 65600 | `_BHRfS_M` | btrfs |
 //!
-//! Learnt from: the formats' own descriptions. Proved by: `marks_are_known` and, where mkfs programs
-//! are installed, `what_others_make_is_known`.
+//! Learnt from: the formats' own descriptions. Proved by: `marks_are_known` and, where mkfs
+//! programs are installed, `signatures_of_real_tools_are_recognized`.
 
 use crate::Device;
 
 /// Bytes at the beginning in which all marks but one lie.
 const HEAD_SIZE: usize = 68 << 10;
 
-/// A mark: where it is, its bytes, and whose it is.
+/// A signature: its offset, its bytes, and its owner.
 type Signature = (usize, &'static [u8], &'static str);
 
 const MD_RAID_MAGIC: &[u8] = &[0xfc, 0x4e, 0x2b, 0xa9];
@@ -55,8 +55,8 @@ const SIGNATURES: [Signature; 21] = [
     (65_600, b"_BHRfS_M", "a btrfs file system"),
 ];
 
-/// Says whose data the device holds; none: nobody's that is known here. What cannot be read is not
-/// seen.
+/// The owner of the device's data; none if no signature is known. Unreadable parts count as without
+/// signature.
 pub fn detect_signature(device: &dyn Device) -> Option<&'static str> {
     let size = units::to_usize(device.size());
     let mut head = vec![0; HEAD_SIZE.min(size)];
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_make_is_known() {
+    fn signatures_of_real_tools_are_recognized() {
         let path = std::env::temp_dir().join(format!("poolhouse-signature-{}", std::process::id()));
         for (program, words, whose) in [
             ("mkfs.ext4", vec!["-q", "-F"], "an ext file system"),

@@ -1,7 +1,7 @@
-//! Which files this process holds for writing.
+//! The files that this process has open for writing.
 //!
-//! A record lock belongs to the process, not to the handle: closing any handle of the file gives it
-//! up. So while a file is held no second handle of it may be made here, not even for reading.
+//! A record lock belongs to the process, not to the handle: closing any handle of the file releases
+//! it. So no second handle of such a file may be opened here, not even for reading.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;
@@ -11,12 +11,12 @@ use std::sync::{Mutex, PoisonError};
 
 static CLAIMED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 
-/// The mark of a file that this process holds; it is given up when dropped.
+/// The claim on a file that this process has open for writing; dropping it releases the claim.
 #[derive(Debug)]
 pub(crate) struct WriteClaim((u64, u64));
 
 impl WriteClaim {
-    /// Marks it; `None` if it is held already.
+    /// Claims the file; `None` if it is claimed already.
     pub(crate) fn acquire(facts: &Metadata) -> Option<Self> {
         let identity = (facts.dev(), facts.ino());
         let mut held = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -28,7 +28,7 @@ impl WriteClaim {
         self.0 == (facts.dev(), facts.ino())
     }
 
-    /// Whether the file is held.
+    /// Whether the file is claimed.
     pub(crate) fn is_claimed(facts: &Metadata) -> bool {
         let held = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
         held.contains(&(facts.dev(), facts.ino()))

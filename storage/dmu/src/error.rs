@@ -12,25 +12,25 @@ pub enum Error {
         #[from]
         source: zio::Error,
     },
-    /// A block, whose checksum is right, breaks a rule of the format (Corrupt), or is newer than
+    /// A block with a valid checksum breaks a rule of the format (Corrupt), or is newer than
     /// this version (Unsupported).
     #[error("{zbookmark}: {why}")]
     Corrupt {
-        /// Where the block belongs.
+        /// The block.
         zbookmark: Zbookmark,
         /// The rule.
         why: ondisk::Error,
     },
     /// A block pointer is not of the object in which it stands (Corrupt).
-    #[error("{zbookmark}: the pointer's {field} is {found}, but its object wants {expected}")]
+    #[error("{zbookmark}: the pointer's {field} is {found}, but its object requires {expected}")]
     Mismatch {
         /// Where the pointer stands.
         zbookmark: Zbookmark,
-        /// What differs: level, type, size.
+        /// The differing field: level, type, size.
         field: &'static str,
-        /// What the object wants.
+        /// The value that the object requires.
         expected: u64,
-        /// What the pointer says.
+        /// The value of the pointer.
         found: u64,
     },
     /// A block number that the object's tree does not reach (Corrupt).
@@ -39,7 +39,7 @@ pub enum Error {
         /// The block.
         zbookmark: Zbookmark,
     },
-    /// There is no object of this number.
+    /// The object does not exist.
     #[error("objset {} has no object {}", .zbookmark.objset, .zbookmark.object)]
     NoSuchObject {
         /// The object.
@@ -87,7 +87,7 @@ impl Error {
         }
     }
 
-    /// Whether it says that there is nothing, and not that something is wrong.
+    /// Whether the error only means that the object does not exist.
     pub const fn is_not_found(&self) -> bool {
         matches!(self, Self::NoSuchObject { .. } | Self::NoContent { .. })
     }

@@ -1,9 +1,9 @@
 //! Objects made of blocks, changed only inside a transaction.
 //!
 //! An [`Objset`] is a tree of numbered objects; an [`Object`] is a tree of blocks with a bonus.
-//! Blocks come from a [`zio::Source`]; a block that contradicts the dnode it hangs from is an error
-//! and never data. A live object set can be changed ([`Objset::to_writable`]): each group's changes
-//! are laid over it, seen at once, and written to a [`zio::Sink`] by [`Objset::sync`].
+//! Blocks come from a [`zio::Source`]; a block that contradicts its dnode is an error and never
+//! data. A live object set can be changed ([`Objset::to_writable`]): each txg's changes are in a dirty
+//! overlay, visible at once, and [`Objset::sync`] writes them to a [`zio::Sink`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -31,5 +31,5 @@ pub use segments::{BlockSegment, BlockSegments};
 pub use sync::{BlockLedger, DnodeChange, Form, PolicyQuery, SyncContext, SyncOutput};
 pub use walk::{BlockVisit, WalkControl, WalkOptions};
 
-/// What asking for something of an object set gives.
+/// The result of an operation on an object set.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -16,16 +16,16 @@ use crate::{BlockLedger, Objset, PolicyQuery, Result, SyncContext, SyncOutput, W
 /// Blocks by where they are.
 type BlockMap = HashMap<u64, Vec<u8>>;
 
-/// Holds blocks. Nothing is compressed or checked, and no space is used again. As on drives, what is
-/// freed can be read for a while: until the group after that one is written.
+/// Stores blocks without compression and checksums, and never reuses space. As on drives, a freed
+/// block stays readable for a while: until the next txg is synced.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     blocks: Mutex<BlockMap>,
-    /// What was freed of late, and before that.
+    /// The blocks freed lately, and before that.
     recently_freed: Mutex<(BlockMap, BlockMap)>,
     next_offset: Mutex<u64>,
     freed: Mutex<Vec<Blkptr>>,
-    /// Those that cannot be read.
+    /// The unreadable blocks.
     unreadable: Mutex<HashSet<u64>>,
     /// How many reads go well before all fail; `None`: all go well.
     reads_before_failure: Mutex<Option<usize>>,
@@ -43,7 +43,7 @@ impl MemoryStore {
         })
     }
 
-    /// How many blocks are held.
+    /// The number of allocated blocks.
     pub fn block_count(&self) -> usize {
         self.blocks.lock().len()
     }
@@ -57,7 +57,7 @@ impl MemoryStore {
         }
     }
 
-    /// After so many reads all others fail, until this is called again; `None`: none fails.
+    /// After this many reads all others fail, until the next call; `None`: none fails.
     pub fn fail_after(&self, reads: Option<usize>) {
         *self.reads_before_failure.lock() = reads;
     }
@@ -70,7 +70,7 @@ impl MemoryStore {
         is_out
     }
 
-    /// The blocks that were freed and not asked for yet.
+    /// The freed blocks since the last call.
     pub fn take_freed(&self) -> Vec<Blkptr> {
         std::mem::take(&mut self.freed.lock())
     }
@@ -119,7 +119,7 @@ impl MemoryWriteThrough {
         })
     }
 
-    /// Frees what is not wanted of groups up to that one.
+    /// Frees blocks that were discarded in txgs up to that one.
     pub fn free_orphans(&self, txg: Txg) {
         self.orphans.lock().retain(|pointer| {
             let is_later = pointer.birth() > txg;
@@ -247,7 +247,7 @@ impl Source for MemoryStore {
         Ok(Block::new(found, Order::Little))
     }
 
-    /// Each other one: no more is promised than that what is done is there.
+    /// Each other one: the contract only requires that the written blocks exist.
     fn read_blocks(&self, blocks: &mut [BlockRead<'_>]) {
         for wanted in blocks.iter_mut().step_by(2) {
             wanted.is_done =

@@ -15,9 +15,9 @@ use crate::tree::DnodeTree;
 use crate::walk::{BlockVisit, WalkControl, WalkOptions, walk_tree};
 use crate::{BlockSegments, Error, Objset, Result};
 
-/// Who asks for so many bytes at once reads a long stretch.
+/// A read of this many bytes counts as one of a long range.
 const LONG_READ: usize = 512 << 10;
-/// So many blocks are read together at most.
+/// The most blocks that are read together.
 const READ_RUN_BLOCKS: usize = 64;
 
 /// The block number that stands for the spill block in a [`Zbookmark`] (DMU_SPILL_BLKID).
@@ -28,7 +28,7 @@ pub const SPILL_BLOCK: BlockId = BlockId::new(u64::MAX.wrapping_sub(1));
 pub struct Object {
     objset: Objset,
     pub(crate) tree: Arc<DnodeTree>,
-    /// Of a live object set: what is changed.
+    /// Of a live object set: the dirty overlay.
     entry: Option<Arc<DirtyObject>>,
 }
 
@@ -66,7 +66,7 @@ impl Object {
         &self.objset
     }
 
-    /// What it is.
+    /// Its type.
     pub fn dnode(&self) -> &Dnode {
         &self.tree.dnode
     }
@@ -81,7 +81,7 @@ impl Object {
         self.tree.dnode.order
     }
 
-    /// The block in which the bonus goes on, if there is one.
+    /// The spill block, if there is one.
     pub fn spill(&self) -> Result<Option<Block>> {
         let below = match self.entry().map(|entry| entry.state.read().lookup_spill()) {
             Some(SpillLocation::InMemory(spill)) => return Ok(spill),
@@ -94,7 +94,7 @@ impl Object {
         Ok(Some(self.tree.source.read(&pointer, zbookmark, self.tree.key.as_ref())?))
     }
 
-    /// Whether there is a block in which the bonus goes on. It need not be readable.
+    /// Whether there is a spill block. It need not be readable.
     pub fn has_spill(&self) -> bool {
         match self.entry().map(|entry| entry.state.read().lookup_spill()) {
             Some(SpillLocation::InMemory(spill)) => spill.is_some(),
@@ -117,13 +117,13 @@ impl Object {
         self.tree.dnode.max_block
     }
 
-    /// Where a data block of it belongs, for errors.
+    /// The address of a data block of it, for errors.
     pub fn zbookmark(&self, block: BlockId) -> Zbookmark {
         self.tree.zbookmark(0, block.get())
     }
 
-    /// The pointer to a block of any level; a hole where it, or one above it, is. What waits to be
-    /// written has none yet.
+    /// The pointer to a block of any level; a hole where it, or one above it, is. A dirty block has
+    /// none yet.
     pub fn pointer(&self, level: Level, block: BlockId) -> Result<Blkptr> {
         self.tree.find(level.get(), block.get()).map(|spot| spot.pointer)
     }
@@ -151,7 +151,7 @@ impl Object {
         }
     }
 
-    /// The same, for who reads a long stretch: zeros in a hole.
+    /// The same for a reader of a long range: zeros in a hole.
     fn read_block_into(&self, block: u64, into: &mut [u8]) -> Result<()> {
         let length = match self.entry() {
             Some(entry) => lookup::read_block_into(entry, block, into)?,
@@ -165,7 +165,7 @@ impl Object {
         Ok(())
     }
 
-    /// The same, for who reads all and each block once: no cache takes it in.
+    /// The same for a reader of every block once: no cache takes it in.
     pub fn block_uncached(&self, block: BlockId) -> Result<Option<Block>> {
         self.tree.block_uncached(block.get())
     }
@@ -210,7 +210,7 @@ impl Object {
         Ok(())
     }
 
-    /// Whole blocks of a long stretch: what can be had together is, and the rest block by block.
+    /// Whole blocks of a long range: read together where possible, and the rest block by block.
     fn read_run(&self, first: u64, whole: usize, run: &mut [u8]) -> Result<()> {
         let pointers: Vec<_> = (first..)
             .take(run.len().div_ceil(whole))
@@ -235,7 +235,7 @@ impl Object {
         Ok(())
     }
 
-    /// What points to a block, if that is on the drives as it is now.
+    /// The pointer to a block, if its present version is on the drives.
     fn pointer_on_disk(&self, block: u64) -> Option<Blkptr> {
         let pointer = match self.entry() {
             Some(entry) => lookup::base_tree_of(entry, block)?.find(0, block),
@@ -259,7 +259,7 @@ impl Object {
         }
     }
 
-    /// The first byte from `from` on that is in a block which is there; `None` if there is none.
+    /// The first byte from `from` on in an existing block; `None` if there is none.
     pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
         let size = u64::from(self.block_size());
         let mut block = from / size.max(1);
@@ -283,8 +283,9 @@ impl Object {
         self.next_hole_within(from..u64::MAX)
     }
 
-    /// Like [`Object::next_hole`], for at most the blocks of a range: if there is no hole in it, the result is the
-    /// end of the range or a byte behind it. Every block is looked up, so that a long range takes long.
+    /// Like [`Object::next_hole`], for at most the blocks of a range. Without a hole in it, the
+    /// result is the end of the range or a byte after it. Every block is looked up, so a long range
+    /// takes long.
     pub fn next_hole_within(&self, range: std::ops::Range<u64>) -> Result<u64> {
         let (from, size) = (range.start, u64::from(self.block_size()));
         let mut block = from / size.max(1);
@@ -303,9 +304,9 @@ impl Object {
         Ok(block.checked_mul(size).map_or(range.end, |byte| byte.max(from)))
     }
 
-    /// Shows every pointer of the object to `visit`, those of indirect blocks before what is below
-    /// them, the spill's last. What cannot be read is told to `visit`, and the rest goes on.
-    /// Gives whether the end was reached.
+    /// Calls `visit` with every pointer of the object: those of indirect blocks before their
+    /// children, the spill's last. An unreadable block is reported to `visit`, and the walk
+    /// continues. Returns whether the end was reached.
     pub fn walk(
         &self,
         plan: &WalkOptions,

@@ -90,7 +90,7 @@ impl DnodeBlockIter {
         Self { objset, content, first_id, slot: 0 }
     }
 
-    /// The next dnode whose number is not below `least`.
+    /// The next dnode whose number is at least `least`.
     pub(crate) fn next_from(&mut self, least: u64) -> Option<Result<(ObjectId, Dnode)>> {
         loop {
             let at = self.slot * Dnode::SLOT;

@@ -76,7 +76,7 @@ fn header_dnode(header: &ObjsetHeader, which: SpecialObject) -> Option<&Dnode> {
     }
 }
 
-/// Where an object's dnode belongs.
+/// The address of an object's dnode.
 pub(crate) const fn dnode_zbookmark(objset: ObjsetId, id: ObjectId) -> Zbookmark {
     Zbookmark::new(objset, id, Level::new(0), BlockId::new(0))
 }
@@ -153,7 +153,7 @@ impl Objset {
         made.with_raw_mode(true).to_writable()
     }
 
-    /// One whose root block is known.
+    /// An object set with a known root block.
     pub(crate) fn with_header(
         source: Arc<dyn Source>,
         id: ObjsetId,
@@ -266,7 +266,7 @@ impl Objset {
         self.0.key.as_ref()
     }
 
-    /// An object by its number. A number within a large dnode is no object's.
+    /// An object by its number. A number of a large dnode's inner slot is not an object.
     pub fn object(&self, id: ObjectId) -> Result<Object> {
         if let Some(overlay) = self.overlay() {
             let (entry, tree) = overlay.existing_object(id)?;
@@ -354,8 +354,8 @@ impl Objset {
             .map(|dnode| self.object_with_dnode(which.id(), dnode))
     }
 
-    /// All objects in the order of their numbers, streamed. What cannot be read is told as an error
-    /// once, and the rest goes on.
+    /// All objects in the order of their numbers, streamed. An unreadable block is reported as an
+    /// error once, and the iteration continues.
     pub fn objects(&self) -> ObjectIter {
         self.objects_from(ObjectId::META)
     }
@@ -365,9 +365,10 @@ impl Objset {
         ObjectIter::new(self.clone(), first)
     }
 
-    /// Shows every pointer of the object set to `visit`: the root's, those of the array of dnodes,
-    /// after each block of dnodes those of its objects, and last the accounting tables. What
-    /// cannot be read is told to `visit`, and the rest goes on. Gives whether the end was reached.
+    /// Calls `visit` with every pointer of the object set: the root's, those of the array of
+    /// dnodes, after each dnode block those of its objects, and last the accounting tables. An
+    /// unreadable block is reported to `visit`, and the walk continues. Returns whether the end was
+    /// reached.
     pub fn walk(
         &self,
         plan: &WalkOptions,

@@ -1,9 +1,9 @@
-//! The blocks that were used last: a few, so that neighbours are found without asking below.
+//! The most recently used blocks: a few, so that adjacent accesses need no lookup.
 
 use parking_lot::Mutex;
 use zio::Block;
 
-/// A handful of blocks by a key of their own, the last used first; `B` is how they are held.
+/// A few blocks by a key of their own, the last used first; `B` is their stored form.
 pub struct RecentBlocks<K, const N: usize, B = Block>(Mutex<Vec<(K, B)>>);
 
 impl<K: PartialEq + Copy, const N: usize, B: Clone> Default for RecentBlocks<K, N, B> {

@@ -28,7 +28,7 @@ pub enum BlockSegment {
     },
 }
 
-/// Walks over a run of blocks. After an error it goes on behind what could not be read.
+/// Walks over a run of blocks. After an error it continues behind the unreadable block.
 pub struct BlockSegments {
     source: SegmentSource,
 }

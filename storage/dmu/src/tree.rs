@@ -1,4 +1,4 @@
-//! The way from a dnode down to a block, each step judged by what the dnode says.
+//! The path from a dnode down to a block; each step is validated against the dnode.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) struct DnodeTree {
     indirect: RecentBlocks<(u8, u64), 12, Trimmed>,
 }
 
-/// A way to ask for the block of a pointer.
+/// The kind of read of a pointer's block.
 type ReadFn = fn(
     &(dyn Source + 'static),
     &Blkptr,
@@ -30,11 +30,11 @@ type ReadFn = fn(
     Option<&Key>,
 ) -> std::result::Result<Block, zio::Error>;
 
-/// What the way to a block ends at.
+/// The end of the path to a block.
 pub(crate) struct FoundPointer {
     /// The pointer; a hole if one is in the way.
     pub(crate) pointer: Blkptr,
-    /// The level at which it stands: above the one asked for if it is a hole that spans more.
+    /// The level of the pointer: above the requested one if it is a hole that spans more.
     pub(crate) level: u8,
 }
 
@@ -111,7 +111,7 @@ impl DnodeTree {
             .map_err(|error| Error::Corrupt { zbookmark: self.zbookmark(level, block), why: error })
     }
 
-    /// Reads the block of a pointer that has been judged.
+    /// Reads the block of a validated pointer.
     pub(crate) fn fetch(&self, pointer: &Blkptr, level: u8, block: u64) -> Result<Block> {
         let read = self.source.read(pointer, self.zbookmark(level, block), self.key.as_ref())?;
         self.validate_length(read.len(), level, block)?;
@@ -128,7 +128,7 @@ impl DnodeTree {
         Block::new(bytes, Order::Little)
     }
 
-    /// Whether a block is as long as the dnode says.
+    /// Whether a block has the length that the dnode gives.
     fn validate_length(&self, length: usize, level: u8, block: u64) -> Result<()> {
         let wanted = if level == 0 { self.dnode.block_size } else { self.dnode.indirect_size() };
         if u64::try_from(length) != Ok(u64::from(wanted)) {
@@ -180,13 +180,13 @@ impl DnodeTree {
         Ok(Some(self.in_native_order(found, 0)))
     }
 
-    /// The same, for who will not ask for it again.
+    /// The same, for a reader that will not read it again.
     pub(crate) fn block_uncached(&self, block: u64) -> Result<Option<Block>> {
         self.read_block_with(<dyn Source>::read_once, block)
     }
 
-    /// The same, for who reads a long stretch and has the memory for it; gives how long the
-    /// block is, which is in `into` then.
+    /// The same for a reader of a long range with its own memory. Returns the length of the
+    /// block, which is then in `into`.
     pub(crate) fn block_into(&self, block: u64, into: &mut [u8]) -> Result<Option<usize>> {
         let spot = self.find(0, block)?;
         if spot.pointer.is_hole() {
@@ -203,7 +203,7 @@ impl DnodeTree {
         Ok(Some(length))
     }
 
-    /// The data block at which to go on after an error: that behind everything the error hides.
+    /// The data block at which to continue after an error: that behind everything the error hides.
     pub(crate) fn resume_block_after(&self, error: &Error, block: u64) -> u64 {
         let zbookmark = error.zbookmark();
         let ours = (zbookmark.objset, zbookmark.object) == (self.objset, self.object);

@@ -16,34 +16,34 @@ use crate::objset::slots_per_block;
 use crate::tree::{DnodeTree, parse_child};
 use crate::{Error, Objset, SpecialObject};
 
-/// What to show.
+/// The selection of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WalkOptions {
     /// Only blocks born after this txg, and what is below them; 0: all.
     pub born_after: Txg,
     /// Show holes too (those born after `since`, if that is not 0).
     pub include_holes: bool,
-    /// Show holes of unknown birth too, whatever `born_after` is.
+    /// Visit holes of unknown birth too, whatever `born_after` is.
     pub include_unborn_holes: bool,
     /// Begin with the first pointer at or after this place; `None`: at the start.
     pub start: Option<Zbookmark>,
 }
 
-/// What is shown.
+/// An item of the walk.
 #[derive(Debug)]
 pub enum BlockVisit<'a> {
     /// A pointer.
     Pointer(&'a Blkptr),
-    /// What is below here cannot be shown.
+    /// The children of this block cannot be read.
     Error(&'a Error),
 }
 
-/// What the visitor wants next.
+/// The visitor's decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WalkControl {
-    /// What is below, and then the rest.
+    /// Visit the children, and then the rest.
     Descend,
-    /// The rest, without what is below.
+    /// Visit the rest, without the children.
     SkipChildren,
     /// Nothing more.
     Stop,
@@ -63,7 +63,7 @@ struct Walker<'a> {
     objset: Option<&'a Objset>,
 }
 
-/// The end was asked for.
+/// The visitor stopped the walk.
 struct WalkStopped;
 type WalkResult = Result<(), WalkStopped>;
 
@@ -75,7 +75,7 @@ pub(crate) fn walk_tree(tree: &Arc<DnodeTree>, plan: &WalkOptions, visit: Visito
 
 pub(crate) fn walk_objset(objset: &Objset, plan: &WalkOptions, visit: Visitor<'_>) -> bool {
     let root = Zbookmark::root(objset.id());
-    // nothing tells the root's place from that of the first block of dnodes, so begin anew there
+    // the root's position equals that of the first dnode block, so begin from the start there
     let plan = WalkOptions { start: plan.start.filter(|from| *from != root), ..*plan };
     let mut walker = Walker { options: &plan, visit, objset: Some(objset) };
     walker.walk_all(objset, root).is_ok()
@@ -217,7 +217,7 @@ impl Walker<'_> {
         Ok(())
     }
 
-    /// Whether a pointer, and what is below it, is within the plan.
+    /// Whether the plan includes a pointer and its children.
     fn is_in_range(&self, pointer: &Blkptr) -> bool {
         let is_unborn_hole = pointer.is_hole() && pointer.birth().is_zero();
         self.options.born_after.is_zero()
@@ -225,7 +225,7 @@ impl Walker<'_> {
             || (self.options.include_unborn_holes && is_unborn_hole)
     }
 
-    /// Shows a pointer; gives whether what is below is wanted.
+    /// Visits a pointer; returns whether to visit its children.
     fn visit_pointer(
         &mut self,
         zbookmark: Zbookmark,

@@ -18,11 +18,11 @@ pub struct ListEntry<'a> {
     pub list: ObjectId,
     /// The pointer. Pointers in lists have no checksums and no embedded data.
     pub pointer: &'a Blkptr,
-    /// In a livelist: whether it tells of a death, and not of a birth.
+    /// In a livelist: whether the entry is a free, and not an allocation.
     pub is_free: bool,
 }
 
-/// What a visitor of a list answers: go on, or stop.
+/// The return value of a visitor: continue, or stop.
 pub type VisitEntry<'a> = &'a mut dyn FnMut(ListEntry<'_>) -> ControlFlow<()>;
 
 /// Pointers read at a time.
@@ -78,7 +78,7 @@ const fn bpobj_space(header: &Bpobj) -> [u64; 3] {
     [header.bytes, header.compressed, header.uncompressed]
 }
 
-/// Bytes that a block takes, as its addresses say, and its sizes. Right where parity takes nothing.
+/// Allocated bytes of a block, from its addresses and sizes. Exact where parity takes no space.
 fn block_space(pointer: &Blkptr) -> [u64; 3] {
     match pointer {
         Blkptr::Regular(block) => {
@@ -180,13 +180,13 @@ fn read_header(object: &Object) -> Result<Bpobj> {
     let parsed = Bpobj::parse(object.bonus(), object.bonus_order());
     let mut header = parsed.map_err(|error| Error::Corrupt { object: object.id(), why: error })?;
     if !header.sublists.exists() {
-        // the real system goes on to count those that it moved into another list
+        // the real system continues to count blocks that it moved into another list
         header.sublist_count = 0;
     }
     Ok(header)
 }
 
-/// The objects that a bpobj consists of besides itself: the table of sublists, and they.
+/// The other objects of a bpobj: the table of sublists, and the sublists.
 pub fn bpobj_objects(mos: &Objset, id: ObjectId) -> Result<Vec<ObjectId>> {
     let mut seen = HashSet::new();
     let mut waiting = vec![id];

@@ -1,4 +1,4 @@
-//! What has a name in the pool's tree: file systems, volumes, snapshots, bookmarks.
+//! Datasets: file systems, volumes, snapshots, bookmarks.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::dir::{Dir, dataset_record, open_zap, read_zap_field};
 use crate::local_properties::LocalProperties;
 use crate::{DatasetTree, Error, PropertyValue, Result, block_lists};
 
-/// What a dataset is.
+/// The type of a dataset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub enum DatasetKind {
     /// A file system.
@@ -22,7 +22,7 @@ pub enum DatasetKind {
     Volume,
     /// A state of either that does not change any more.
     Snapshot,
-    /// What is left of a snapshot to send increments from.
+    /// A bookmark: the data of a snapshot that incremental sends need.
     Bookmark,
 }
 
@@ -144,7 +144,7 @@ impl Dataset {
         }
     }
 
-    /// Its identity.
+    /// Its guid.
     pub fn guid(&self) -> Guid {
         match &self.record {
             DatasetRecord::Stored { phys, .. } => phys.guid,
@@ -162,12 +162,12 @@ impl Dataset {
         self.phys().is_some_and(DatasetPhys::is_inconsistent)
     }
 
-    /// Whether blocks may be missing that whoever sent it left out.
+    /// Whether blocks may be missing because the sender redacted them.
     pub fn is_redacted(&self) -> Result<bool> {
         Ok(self.zap_field(DatasetPhys::REDACTED_SNAPS)?.is_some())
     }
 
-    /// What it is. To tell file systems and volumes apart its content is looked at.
+    /// Its type. The content distinguishes file systems and volumes.
     pub fn kind(&self) -> Result<DatasetKind> {
         match &self.record {
             DatasetRecord::Bookmark(_) => Ok(DatasetKind::Bookmark),
@@ -179,7 +179,7 @@ impl Dataset {
         }
     }
 
-    /// What its content is made of, which is the same for all datasets of a directory.
+    /// The kind of its content, which is the same for all datasets of a directory.
     pub fn objset_kind(&self) -> Result<objset::Kind> {
         if let Some(known) = self.dir.objset_kind.get() {
             return Ok(*known);
@@ -295,7 +295,7 @@ impl Dataset {
         Ok(Self::new(&self.tree, &self.dir, Some(name.to_owned()), DatasetRecord::Bookmark(mark)))
     }
 
-    /// What a redaction bookmark leaves out.
+    /// The redaction list of a redaction bookmark.
     pub fn redaction_list(&self) -> Result<Option<RedactionList>> {
         let id = self.bookmark_record().map_or(ObjectId::META, |mark| mark.redaction);
         if !id.exists() {
@@ -353,8 +353,8 @@ impl Dataset {
         Ok(holds)
     }
 
-    /// Bytes written since the previous snapshot; `None` where there is none, not even the one of
-    /// nothing that newer pools have.
+    /// Bytes written since the previous snapshot; `None` if there is none, not even the empty
+    /// origin of newer pools.
     pub fn written(&self) -> Result<Option<u64>> {
         match self.phys() {
             Some(phys) if phys.previous.exists() => {
@@ -397,8 +397,8 @@ impl Dataset {
         Ok(Some(block_lists::add_space(written, freed)))
     }
 
-    /// The growth since a snapshot of that txg, with what later snapshots freed of it; and the first dataset
-    /// behind that snapshot, whose deadlist is not counted.
+    /// The growth since a snapshot of that txg, with the frees by later snapshots. Also the first
+    /// dataset after that snapshot, whose deadlist is not counted.
     fn space_after(&self, before: [u64; 3], txg: Txg) -> Result<([u64; 3], DatasetPhys)> {
         let missing = || Error::NoContent { name: self.name() };
         let phys = self.phys().ok_or_else(missing)?;

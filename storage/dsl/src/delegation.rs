@@ -1,4 +1,4 @@
-//! Delegated permissions (`zfs allow`): what is stored, and whether a user has a permission.
+//! Delegated permissions (`zfs allow`): the stored form, and the check of a user's permission.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -98,7 +98,7 @@ pub fn is_permitted(
     false
 }
 
-/// What a user is granted at one dataset.
+/// The permissions that a user has at one dataset.
 struct Grants<'a> {
     level: &'a Delegations,
     scope: DelegationScope,

@@ -12,7 +12,7 @@ use zap::{Zap, ZapValue};
 use crate::local_properties::LocalProperties;
 use crate::{Error, Result};
 
-/// A directory: what a file system or volume shares with its snapshots.
+/// A directory: the state that a file system or volume shares with its snapshots.
 #[derive(Debug)]
 pub struct Dir {
     id: ObjectId,
@@ -22,7 +22,7 @@ pub struct Dir {
     phys: DirPhys,
     local_properties: OnceLock<Arc<LocalProperties>>,
     snapshots: OnceLock<Arc<SnapshotIndex>>,
-    /// What the content of its datasets is made of.
+    /// The kind of its datasets' content.
     pub(crate) objset_kind: OnceLock<ondisk::objset::Kind>,
 }
 
@@ -62,7 +62,7 @@ impl Dir {
         self.id
     }
 
-    /// Its name, with those of all above: `pool/a/b`.
+    /// Its full name: `pool/a/b`.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -98,7 +98,7 @@ impl Dir {
         Ok(id.map(ObjectId::new).filter(|id| id.exists()))
     }
 
-    /// What is set here.
+    /// The properties set here.
     pub(crate) fn local_properties(&self) -> Result<Arc<LocalProperties>> {
         if let Some(known) = self.local_properties.get() {
             return Ok(Arc::clone(known));
@@ -152,7 +152,7 @@ pub(crate) fn open_zap(mos: &Objset, id: ObjectId) -> Result<Option<Zap>> {
     Ok(Some(Zap::open(mos.object(id)?)?))
 }
 
-/// A newer field of a directory or dataset: those that have any have a ZAP for their data.
+/// An optional field of a directory or dataset, from the ZAP in its object's data.
 pub(crate) fn read_zap_field(object: &Object, name: &str) -> Result<Option<ZapValue>> {
     if object.dnode().kind.content() != Content::Zap {
         return Ok(None);

@@ -1,14 +1,14 @@
-//! Why something about a dataset could not be told.
+//! Errors of datasets.
 
 use units::{ObjectId, Txg, Zbookmark};
 
-/// Why something about a dataset could not be told.
+/// The reason why an operation on a dataset failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A token by which a receive is resumed is none (Corrupt).
+    /// A receive_resume_token is invalid (Corrupt).
     #[error("the receive_resume_token is invalid: {why}")]
     InvalidResumeToken {
-        /// What is wrong with it.
+        /// The rule that it breaks.
         why: &'static str,
     },
     /// An object could not be read.
@@ -20,7 +20,7 @@ pub enum Error {
     /// A structure breaks a rule of the format (Corrupt).
     #[error("pool object {object}: {why}")]
     Corrupt {
-        /// The object of the MOS that has it.
+        /// The object of the MOS that breaks it.
         object: ObjectId,
         /// The rule.
         why: ondisk::Error,
@@ -36,7 +36,7 @@ pub enum Error {
     Cycle {
         /// Where it was noticed.
         object: ObjectId,
-        /// What is linked.
+        /// The kind of the links.
         links: &'static str,
     },
     /// There is no dataset of this name.
@@ -45,7 +45,7 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// A bookmark has no content, nor has one of the pool's own directories.
+    /// A bookmark has no content, nor does one of the pool's own directories.
     #[error("{name} has no content of its own")]
     NoContent {
         /// Its name.
@@ -90,7 +90,7 @@ pub enum Error {
     Busy {
         /// The dataset.
         name: String,
-        /// What hinders it.
+        /// The obstacle.
         why: &'static str,
     },
     /// A snapshot with holds cannot be destroyed.
@@ -117,14 +117,14 @@ pub enum Error {
         /// Bytes that there are.
         available: u64,
     },
-    /// There was a snapshot in this transaction group already; the next will do.
-    #[error("{name}: its last snapshot is of this very moment")]
+    /// There was a snapshot in this transaction group already; retry in the next.
+    #[error("{name} already has a snapshot in this transaction group")]
     SnapshotInSameTxg {
         /// The dataset.
         name: String,
     },
-    /// A receive into it is under way or was broken off.
-    #[error("{name} is half received")]
+    /// A receive into it is running or was interrupted.
+    #[error("{name} is only partially received")]
     Inconsistent {
         /// The dataset.
         name: String,
@@ -141,34 +141,34 @@ pub enum Error {
         /// The dataset.
         name: String,
     },
-    /// The snapshot is not one of this dataset, nor one that it is made from.
+    /// The snapshot is neither one of this dataset nor its origin.
     #[error("{name}: the snapshot is of another dataset")]
     WrongDataset {
         /// The bookmark.
         name: String,
     },
-    /// It would come to depend on another key, or lose its own.
-    #[error("{name}: its key does not go there")]
+    /// Its key would depend on another encryption root, or be lost.
+    #[error("cannot move {name} out of its encryption root")]
     EncryptionRootMismatch {
         /// The dataset.
         name: String,
     },
     /// The pool has not enabled a feature that this takes (Unsupported).
-    #[error("that takes the feature {guid}, which the pool has not enabled")]
+    #[error("this requires feature {guid}, which is not enabled on this pool")]
     FeatureDisabled {
         /// The feature.
         guid: &'static str,
     },
-    /// The pool's version is older than what is asked for (Unsupported).
+    /// The pool's version is older than the operation requires (Unsupported).
     #[error("this requires pool version {needed}, and the pool has version {version}")]
     UnsupportedPoolVersion {
         /// The pool's version.
         version: u64,
-        /// The first version that has what is asked for.
+        /// The first version that supports it.
         needed: u64,
     },
     /// A deadlist has no stretch where it must have one (Corrupt).
-    #[error("pool object {object}: a deadlist without a stretch from txg {txg} on")]
+    #[error("pool object {object}: the deadlist has no entry for txg {txg}")]
     NoDeadlistEntry {
         /// The deadlist.
         object: ObjectId,
@@ -229,8 +229,7 @@ impl Error {
 }
 
 impl Error {
-    /// Whether it says that something is not allowed as things stand, and not that something is
-    /// wrong.
+    /// Whether the error means that the operation is not allowed now, rather than damage.
     pub const fn is_refusal(&self) -> bool {
         matches!(
             self,

@@ -1,8 +1,8 @@
 //! Keys of encrypted datasets: their records, and unlocking.
 //!
 //! An encrypted directory has a record of its own wrapped keys (a ZAP in the MOS), shared by its
-//! snapshots and clones. What wraps them belongs to an *encryption root*, itself or a directory
-//! above; a user's key for the root opens all directories under it.
+//! snapshots and clones. The wrapping key belongs to an *encryption root*, itself or a directory
+//! above. A user's key for the root unwraps all directories under it.
 //!
 //! ```text
 //! keyformat              1 raw, 2 hex, 3 passphrase
@@ -45,8 +45,8 @@ pub struct Pbkdf2Params {
 }
 
 impl KeyFormat {
-    /// From what the user has, to the key that closes and opens datasets: the passphrase, the
-    /// hexadecimal digits (a line's end after either is ignored) or the raw bytes.
+    /// Derives the wrapping key from the user's key: a passphrase or hexadecimal digits (a trailing
+    /// newline is ignored), or the raw bytes.
     pub fn derive_wrapping_key(
         self,
         secret: &[u8],
@@ -94,7 +94,7 @@ impl KeyFormat {
     }
 }
 
-/// Whether a dataset's key is at hand.
+/// Whether a dataset's key is loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyStatus {
     /// It was unlocked.
@@ -103,7 +103,7 @@ pub enum KeyStatus {
     Unavailable,
 }
 
-/// What the record of an encrypted dataset's key says.
+/// The record of an encrypted dataset's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyInfo {
     /// The record's object.
@@ -116,7 +116,7 @@ pub struct KeyInfo {
     pub guid: u64,
     /// The form of the user's key; `None` for a number that is not known.
     pub format: Option<KeyFormat>,
-    /// What a passphrase is stretched with.
+    /// The PBKDF2 parameters of a passphrase.
     pub salt: u64,
     /// How often.
     pub iterations: u64,
@@ -160,7 +160,7 @@ impl Dataset {
         self.dir().zap_field_object(DirPhys::CRYPTO_KEY)
     }
 
-    /// What that record says.
+    /// The content of that record.
     pub fn key_info(&self) -> Result<Option<KeyInfo>> {
         let record = self.key_object()?;
         record.map(|record| KeyInfo::read(self.tree().mos(), record)).transpose()
@@ -171,7 +171,7 @@ impl Dataset {
         let Some(record) = self.key_object()? else { return Ok(None) };
         let keys = self.tree().loaded_keys();
         let facts = KeyInfo::read(self.tree().mos(), record)?;
-        // the record of a dataset that is no more may have left its number to another
+        // a destroyed dataset's record may have left its number to another object
         let known = keys.dataset_keys.lock().get(&record).map(Arc::clone);
         let wrapping = keys.wrapping_keys.lock().get(&facts.encryption_root).cloned();
         if let Some(key) = known.filter(|key| wrapping.is_some() && key.guid() == facts.guid) {
@@ -186,7 +186,7 @@ impl Dataset {
         Ok(Some(key))
     }
 
-    /// Whether its key is at hand; `None` if it is not encrypted.
+    /// Whether its key is loaded; `None` if it is not encrypted.
     pub fn key_status(&self) -> Result<Option<KeyStatus>> {
         if self.key_object()?.is_none() {
             return Ok(None);
@@ -232,7 +232,7 @@ pub(crate) fn wrapped_key(table: &Zap, record: ObjectId, name: &str) -> Result<W
     })
 }
 
-/// The bytes of an entry; those that it lacks are zeros.
+/// The bytes of an entry; missing ones are zeros.
 fn read_bytes<const N: usize>(
     table: &Zap,
     object: ObjectId,
@@ -254,7 +254,8 @@ impl DatasetTree {
     pub fn load_key(&self, dataset: &Dataset, secret: &[u8]) -> Result<Key> {
         let not_encrypted = || Error::NotEncrypted { name: dataset.name() };
         let own = dataset.key_info()?.ok_or_else(not_encrypted)?;
-        // the root's record says how its key is made; where it is gone, the dataset's own does
+        // the root's record has the key's parameters; if it is gone, the dataset's own record has
+        // them
         let root = self.dir(own.encryption_root).map(|dir| Dataset::head(self, dir));
         let root = match root {
             Some(Ok(root)) => root.key_info()?,
@@ -291,7 +292,7 @@ impl DatasetTree {
         Ok(())
     }
 
-    /// The head whose user's key opens `dataset`; `None` if that is not encrypted.
+    /// The encryption root of `dataset`; `None` if that is not encrypted.
     pub fn encryption_root(&self, dataset: &Dataset) -> Result<Option<Dataset>> {
         let Some(facts) = dataset.key_info()? else { return Ok(None) };
         self.dir(facts.encryption_root).map(|dir| Dataset::head(self, dir)).transpose()

@@ -1,9 +1,9 @@
 //! Datasets: file systems, volumes, snapshots, clones, properties.
 //!
-//! A [`DatasetTree`] is the pool's tree of directories, read once; a [`Dataset`] is what has a name in
-//! it: a file system, a volume, a snapshot of either, or a bookmark. A dataset knows its
-//! properties ([`Dataset::properties`]), what its owners use ([`Dataset::space_by_owner`]) and how its
-//! keys are unlocked ([`DatasetTree::load_key`]); [`block_lists`] walks what waits to be freed.
+//! A [`DatasetTree`] is the pool's tree of directories, read once. A [`Dataset`] is a file system,
+//! a volume, a snapshot, or a bookmark. A dataset has properties ([`Dataset::properties`]), its
+//! space by owner ([`Dataset::space_by_owner`]) and keys ([`DatasetTree::load_key`]).
+//! [`block_lists`] walks the blocks that wait to be freed.
 //!
 //! ```text
 //! MOS object 1 -> root directory -> child directories
@@ -39,5 +39,5 @@ pub use raw_key::wrapped_key_of;
 pub use resume::ResumeToken;
 pub use tree::{DatasetTree, PoolInfo};
 
-/// What asking for something of a dataset gives.
+/// The result of an operation on a dataset.
 pub type Result<T> = std::result::Result<T, Error>;

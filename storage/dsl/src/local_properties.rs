@@ -1,4 +1,4 @@
-//! What is set in one place: the ZAP of properties of a directory or a snapshot.
+//! The properties set on one object: the ZAP of a directory or a snapshot.
 //!
 //! ```text
 //! compression           a value that was set here
@@ -41,7 +41,7 @@ pub(crate) struct LocalProperty {
 pub(crate) struct LocalProperties {
     pub(crate) entries: Vec<LocalProperty>,
     index: HashMap<String, usize>,
-    /// Values that came with a send stream, also those that do not count.
+    /// Received values, also those that are overridden.
     received: HashMap<String, PropertyValue>,
 }
 
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_here_goes_before_what_was_received() {
+    fn local_values_override_received_ones() {
         let found = properties_from(&[("atime$recvd", 0), ("exec", 1), ("exec$recvd", 0)]);
         assert!(found.get("atime").unwrap().is_received);
         let exec = found.get("exec").unwrap();
@@ -146,10 +146,10 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_value_goes_before_the_old_one_if_it_is_known() {
+    fn known_newer_value_overrides_the_old_one() {
         let found = properties_from(&[("compression", 15), ("compression$iuv", 16)]);
         assert_eq!(found.get("compression").unwrap().value, PropertyValue::Number(16));
-        // an unknown one hides the old one, which is not what was wanted either
+        // an unknown one hides the old one, which is not in effect any more
         let found = properties_from(&[("compression", 15), ("compression$iuv", 99)]);
         assert!(found.get("compression").is_none());
     }

@@ -1,8 +1,8 @@
-//! What users, groups and projects use of a file system, and what they may.
+//! Space and objects of users, groups and projects in a file system, and their quotas.
 //!
-//! Three tables of the object set hold what is used, from an owner's number to bytes, and under
-//! `obj-` and the number to objects; six tables named by the master node hold the limits. The
-//! names are the owners' numbers in hexadecimal, with a domain's index in the upper half.
+//! Three tables of the object set hold the usage: an owner's number leads to bytes, and
+//! `obj-` with the number to objects. Six tables named by the master node hold the quotas. The
+//! keys are the owners' numbers in hexadecimal, with a domain's index in the upper half.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use zap::Zap;
 
 use crate::{Dataset, Error, Result};
 
-/// What an owner is.
+/// The kind of an owner.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum OwnerKind {
     /// A user of POSIX.
@@ -44,10 +44,10 @@ impl OwnerKind {
     }
 }
 
-/// What one owner uses.
+/// The usage of one owner.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnerUsage {
-    /// What the owner is.
+    /// The kind of the owner.
     pub kind: OwnerKind,
     /// The number; of an owner of a domain, the domain and the number.
     pub name: String,
@@ -63,8 +63,8 @@ pub struct OwnerUsage {
 }
 
 impl OwnerUsage {
-    /// None where nothing is told of the owner, as of one that has a limit of objects where they are not
-    /// counted.
+    /// None if no usage is recorded, for example for an owner with an object quota where objects
+    /// are not counted.
     fn new(
         kind: OwnerKind,
         name: String,
@@ -95,7 +95,7 @@ impl OwnerUsage {
     }
 }
 
-/// What all owners of a file system use.
+/// The usage of all owners of a file system.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SpaceByOwner {
     /// By user.
@@ -106,7 +106,7 @@ pub struct SpaceByOwner {
     pub projects: Vec<OwnerUsage>,
 }
 
-/// What the tables have of an owner.
+/// The records of one owner.
 #[derive(Default, Clone, Copy)]
 struct OwnerCounts {
     used: Option<u64>,
@@ -115,7 +115,7 @@ struct OwnerCounts {
     object_quota: Option<u64>,
 }
 
-/// Use and limit: where one is known, the other is 0 at least.
+/// Usage and quota: if one is known, the other is at least 0.
 fn used_and_quota(used: Option<u64>, quota: Option<u64>) -> (Option<u64>, Option<u64>) {
     (used.or(quota.map(|_| 0)), quota.or(used.map(|_| 0)))
 }
@@ -168,8 +168,8 @@ impl SpaceByOwner {
 }
 
 impl Dataset {
-    /// What its owners use. As for OpenZFS's own tools it is nothing for a redacted dataset,
-    /// whose accounting is that of what it was made from, and for what is no file system.
+    /// The usage of its owners. Like OpenZFS's tools, it is empty for a redacted dataset, whose
+    /// accounting is that of its origin, and for datasets other than file systems.
     pub fn space_by_owner(&self) -> Result<SpaceByOwner> {
         let redacted =
             self.zap_field(DatasetPhys::REDACTED_SNAPS)?.is_some_and(|it| it.count() > 0);
@@ -266,9 +266,9 @@ mod tests {
         cells
     }
 
-    /// As OpenZFS shows a user of whom it knows a limit and nothing else.
+    /// The form in which OpenZFS shows a user with a quota and no usage.
     #[test]
-    fn what_is_not_known_of_an_owner_is_a_dash() {
+    fn unknown_usage_is_a_dash() {
         let limited = OwnerCounts { quota: Some(20_971_520), ..OwnerCounts::default() };
         assert_eq!(cells(limited, true), ["0", "20971520", "-", "-"]);
         let used = OwnerCounts { used: Some(512), objects: Some(1), ..OwnerCounts::default() };
@@ -278,7 +278,7 @@ mod tests {
 
     /// As in a pool of OpenZFS without `userobj_accounting`.
     #[test]
-    fn a_limit_of_what_is_not_counted_is_no_row() {
+    fn quota_of_uncounted_objects_gives_no_row() {
         let counts = OwnerCounts { object_quota: Some(300), ..OwnerCounts::default() };
         let row = |counted| OwnerUsage::new(OwnerKind::PosixGroup, "7".to_owned(), counts, counted);
         assert_eq!(row(false), None);

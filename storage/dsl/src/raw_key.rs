@@ -11,8 +11,9 @@ use crate::{Dataset, Error, KeyFormat, Result};
 const KEY_VERSION: u64 = 1;
 
 impl Dataset {
-    /// The wrapped key of an encrypted snapshot, and what the MAC of its object set covers. `from_ivset_guid` is
-    /// the set of nonces of the base; 0 for a full stream. `None` if the snapshot is not encrypted.
+    /// The wrapped key of an encrypted snapshot, and the data that the MAC of its object set
+    /// covers. `from_ivset_guid` is the set of IVs of the base; 0 for a full stream. `None` if the
+    /// snapshot is not encrypted.
     pub fn crypt_keydata(
         &self,
         header: &ObjsetHeader,

@@ -1,11 +1,11 @@
-//! The token by which a stopped receive goes on.
+//! The token that resumes an interrupted receive.
 //!
 //! ```text
 //! 1-<sum of the compressed list>-<bytes of the list>-<the list, compressed, in hex>
 //! ```
 //!
-//! The list names where in which stream the receive stopped. It is gzipped; any gzip of it is as
-//! good as another, so that the token's letters need not be those that OpenZFS prints.
+//! The list names the stream and the position at which the receive stopped. It is gzipped. Any gzip
+//! encoding of it is valid, so the token's letters may differ from those that OpenZFS prints.
 
 use std::fmt::Write;
 
@@ -94,7 +94,7 @@ fn decode_list(token: &str) -> std::result::Result<Nvlist, &'static str> {
         return Err("its version is not 1");
     }
     let [sum, size] = [part()?, part()?].map(|hex| u64::from_str_radix(hex, 16));
-    let sum = sum.map_err(|_| "its checksum is no number")?;
+    let sum = sum.map_err(|_| "its checksum is not a number")?;
     let size = size.ok().and_then(|size| usize::try_from(size).ok());
     let size = size.filter(|size| *size <= MAX_LIST).ok_or("its size is not allowed")?;
     let (pairs, rest) = part()?.as_bytes().as_chunks::<2>();
@@ -108,7 +108,7 @@ fn decode_list(token: &str) -> std::result::Result<Nvlist, &'static str> {
     let mut packed = vec![0; size];
     transform::compress::decompress(Compression::Gzip(6), &squeezed, &mut packed)
         .map_err(|_| "it cannot be decompressed")?;
-    Nvlist::decode(&packed).map_err(|_| "it is no list")
+    Nvlist::decode(&packed).map_err(|_| "it is not a list")
 }
 
 /// The first word of fletcher4: the sum of all whole words.
@@ -123,7 +123,7 @@ impl Dataset {
         self.own_resume_token()?.map(|token| ResumeToken::decode(&token)).transpose()
     }
 
-    /// The token, if a receive into it was stopped and can go on. An increment is received into
+    /// The token, if a receive into it was stopped and can continue. An increment is received into
     /// a hidden clone below.
     pub fn resume_token(&self) -> Result<Option<String>> {
         if self.is_snapshot() {
@@ -138,7 +138,7 @@ impl Dataset {
         }
     }
 
-    /// Whether a receive into it was stopped and can go on; so it may be if that cannot be read.
+    /// Whether a receive into it was stopped and can continue; so it may be if that cannot be read.
     pub(crate) fn can_resume_receive(&self) -> bool {
         !matches!(self.zap_field(Phys::RESUME_TO_GUID), Ok(None))
     }

@@ -1,8 +1,7 @@
 //! The pool's tree of directories.
 //!
-//! Directories are read when the tree is opened, each once; snapshots and what is set in a
-//! directory when somebody asks. A directory that cannot be read is left out with all below it,
-//! and told of by [`DatasetTree::errors`].
+//! The tree reads each directory once when it is opened; snapshots and properties on demand. An
+//! unreadable directory is left out with its descendants, and [`DatasetTree::errors`] reports it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -15,13 +14,13 @@ use crate::dir::{Dir, dataset_record, open_zap};
 use crate::keys::Keyring;
 use crate::{Dataset, Error, Result};
 
-/// What the tree must know of the pool.
+/// The facts about the pool that the tree needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolInfo {
     /// Its name, with which all names in the tree begin.
     pub name: String,
-    /// Bytes that the root directory has used and available together: the pool's deflated space
-    /// and what dedup and cloning save, less what is kept back and what is held.
+    /// Bytes that the root directory has used and available together: the pool's deflated space,
+    /// plus the savings of dedup and cloning, minus slop and held space.
     pub usable_space: u64,
 }
 
@@ -85,7 +84,7 @@ impl DatasetTree {
         &self.0.mos
     }
 
-    /// What it was opened with.
+    /// The options of the opening.
     pub fn pool_info(&self) -> &PoolInfo {
         &self.0.pool_info
     }
@@ -125,7 +124,7 @@ impl DatasetTree {
         seen.map(|dir| Dataset::head(self, dir))
     }
 
-    /// The same, but only those whose names are chosen: no records of others are read.
+    /// The same, but only those with chosen names: other records are not read.
     pub fn heads_matching<'a>(
         &'a self,
         chosen: &'a dyn Fn(&str) -> bool,
@@ -138,7 +137,7 @@ impl DatasetTree {
     /// The paths of all heads, hidden ones too, that were received in part and cannot be gone on with.
     pub fn abandoned_receives(&self) -> Vec<String> {
         let all = self.dirs().filter(|dir| dir.phys().head.exists());
-        // one that cannot be read is nobody's to destroy
+        // an unreadable one is never destroyed
         let heads = all.filter_map(|dir| Dataset::head(self, dir).ok());
         let lost = heads.filter(|head| head.is_inconsistent() && !head.can_resume_receive());
         lost.map(|head| head.dir().path().to_owned()).collect()

@@ -42,7 +42,7 @@ fn environment() -> Environment {
     }
 }
 
-/// Writes a file in the root directory of `demo/files`, and returns when the drives have it.
+/// Writes a file in the root directory of `demo/files`, and returns when it is on the drives.
 fn write_file(pool: &Pool, name: &str, content: &[u8]) -> Result<()> {
     let files = pool.filesystem("demo/files")?;
     let root = ObjectId::new(files.reader().root_ino());

@@ -1,8 +1,8 @@
 //! The file in which a system with OpenZFS remembers its pools (`/etc/zfs/zpool.cache`).
 //!
-//! It is one packed name-value list: a pool's name, and its configuration as labels have it. What is
-//! wanted of it are the paths of the drives; what they are, their labels say. Spares and cache drives
-//! are not in it.
+//! It is one packed name-value list: a pool's name, and its configuration in the form of labels.
+//! The search uses only the paths of the drives; their labels describe them. Spares and cache
+//! drives are not in it.
 //!
 //! Learnt from: zpoolprops(7), and a file that OpenZFS 2.3.2 wrote (tests).
 
@@ -12,7 +12,7 @@ use ondisk::nvlist::{Nvlist, Value};
 
 use crate::{Error, Result};
 
-/// A file of this kind is small: so many bytes at most.
+/// The largest file of this kind, in bytes.
 const MAX_FILE_SIZE: u64 = 64 << 20;
 /// Vdevs are so deep at most.
 const MAX_DEPTH: usize = 16;
@@ -23,7 +23,7 @@ pub fn read_cachefile_drives(path: &Path) -> Result<Vec<PathBuf>> {
     let refuse = |why: String| Error::Usage { what: format!("{}: {why}", path.display()) };
     let facts = std::fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
     if !facts.is_file() || facts.len() > MAX_FILE_SIZE {
-        return Err(refuse("this is no file with the names of pools".to_owned()));
+        return Err(refuse("this is not a file with the names of pools".to_owned()));
     }
     let bytes = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
     let list = Nvlist::decode(&bytes);

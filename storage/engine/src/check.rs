@@ -41,10 +41,10 @@ pub struct BlockTotals {
 /// The blocks of one type on one level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TypeBlocks {
-    /// What they are part of.
+    /// The object that they are part of.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Their height in the objects' trees; 0: what the object itself is made of.
+    /// Their level in the objects' trees; 0: the data.
     pub level: u8,
     /// How many.
     #[serde(flatten)]
@@ -66,7 +66,7 @@ pub struct SizeBlocks {
 pub struct DeviceReport {
     /// The path by which it was opened; of one that is missing the one the pool knows.
     pub path: String,
-    /// Its identity.
+    /// Its guid.
     pub guid: u64,
     /// Whether it was not found.
     pub missing: bool,
@@ -76,7 +76,7 @@ pub struct DeviceReport {
     pub read_errors: u64,
     /// Blocks of which its part is not there, as it is missing.
     pub absent: u64,
-    /// Blocks that were written while it was away.
+    /// Blocks that were written while it was missing.
     pub stale: u64,
 }
 
@@ -89,7 +89,7 @@ pub struct DamagedRange {
     pub end: u64,
     /// Whether it cannot be read any more; else redundancy still gives it.
     pub lost: bool,
-    /// The devices whose part is wrong or could not be read.
+    /// The devices whose part is wrong or unreadable.
     pub devices: Vec<String>,
     /// Why it cannot be read.
     pub why: Option<String>,
@@ -102,18 +102,18 @@ pub struct ObjectDamage {
     pub dataset: String,
     /// The object's number.
     pub object: u64,
-    /// The path in the dataset, where it is known. What is no UTF-8 in it is replaced.
+    /// The path in the dataset, if known. Invalid UTF-8 in it is replaced.
     pub path: Option<String>,
-    /// The same as it is, in hexadecimal digits, if it is no UTF-8.
+    /// The original bytes in hexadecimal digits, if they are not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_hex: Option<String>,
-    /// What the object is made of.
+    /// The type of the object.
     #[serde(rename = "type")]
     pub kind: Option<String>,
     /// "content", "objects" (a part of the table of all objects: ranges are numbers of objects) or
-    /// "rest" (what belongs to the object and is not its content).
+    /// "rest" (parts of the object besides its content).
     pub part: &'static str,
-    /// What is damaged.
+    /// The damaged ranges.
     pub ranges: Vec<DamagedRange>,
 }
 
@@ -123,7 +123,7 @@ impl ObjectDamage {
         self.ranges.iter().any(|range| range.lost)
     }
 
-    /// What a person calls it.
+    /// Its path for messages.
     pub fn display_name(&self) -> String {
         let dataset = if self.dataset.is_empty() { "the pool's own data" } else { &self.dataset };
         match (&self.path, self.part) {
@@ -147,7 +147,7 @@ pub struct SpaceRange {
     pub start: u64,
     /// Behind the last.
     pub end: u64,
-    /// Whose block claims it, if that is the question.
+    /// The owner of the block at the range, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claimed_by: Option<String>,
 }
@@ -178,16 +178,16 @@ pub struct VdevSpaceReport {
 pub struct Note {
     /// Whether it is a fault.
     pub is_fault: bool,
-    /// What it is.
+    /// The kind of the finding.
     pub what: String,
 }
 
-/// What verifying a pool found.
+/// The result of verifying a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Findings {
     /// The pool's name.
     pub pool: String,
-    /// Its identity.
+    /// Its guid.
     pub guid: u64,
     /// As of when.
     pub txg: u64,
@@ -219,7 +219,7 @@ pub struct Findings {
     pub shared_bytes: u64,
     /// Blocks that wait to be freed; they are not examined.
     pub freeing: BlockTotals,
-    /// Blocks that were put together without devices that are missing or were away.
+    /// Blocks that were reconstructed without missing or outdated devices.
     pub degraded: u64,
     /// Blocks with damage that redundancy makes up for.
     pub repairable: u64,
@@ -231,13 +231,13 @@ pub struct Findings {
     pub damaged: Vec<ObjectDamage>,
     /// Damaged blocks beyond those that are named.
     pub unnamed: u64,
-    /// What is allocated against what is referred to; empty if the work was stopped.
+    /// Allocated bytes compared with referenced bytes; empty if the work was stopped.
     pub space: Vec<VdevSpaceReport>,
     /// Bytes that two blocks claim.
     pub doubly_claimed_bytes: u64,
     /// Where, the first thousand.
     pub double_claims: Vec<SpaceRange>,
-    /// Addresses at which there is no space.
+    /// Addresses outside of the space.
     pub invalid_dvas: u64,
     /// Which, the first thousand.
     pub invalid_ranges: Vec<SpaceRange>,
@@ -253,8 +253,8 @@ pub struct PoolVerifier {
 }
 
 impl PoolVerifier {
-    /// Reads what is needed for a start. `job` is told of progress, in bytes allocated, and may be
-    /// cancelled.
+    /// Reads the roots of the walk. `job` gets the progress, in allocated bytes, and may cancel
+    /// the work.
     pub fn new(pool: &RescuePool, job: Arc<Job>) -> Result<Self> {
         let check = ::check::PoolCheck::new(pool.spa(), job).map_err(|error| {
             Error::DamagedPool { pool: pool.name().to_owned(), why: error.to_string() }
@@ -272,7 +272,7 @@ impl PoolVerifier {
         self.check.start_next_round()
     }
 
-    /// What was found.
+    /// The findings.
     pub fn findings(&self) -> Findings {
         let report = self.check.report(Some(self.pool.tree()), Duration::ZERO, 0);
         findings_from_report(report)
@@ -348,7 +348,7 @@ fn device_reports(report: &CheckReport) -> Vec<DeviceReport> {
     report.leaves.iter().map(device).collect()
 }
 
-/// What is lost of an object, as a line.
+/// The lost parts of an object, as a line.
 pub(crate) fn format_damage(object: &DamagedObject) -> String {
     let found = object_damage(object, &CheckReport::default());
     let mut text = found.display_name();

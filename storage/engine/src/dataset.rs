@@ -36,19 +36,19 @@ pub struct Dataset {
     pub properties: Vec<Property>,
 }
 
-/// What a list is to show.
+/// The selection of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct DatasetQuery {
     /// These kinds only; none: all.
     pub kinds: Vec<String>,
-    /// Not deeper than so many names below the target; none: all.
+    /// The number of levels below the target; none: all.
     pub depth: Option<usize>,
     /// These properties only; none: all.
     pub properties: Vec<String>,
 }
 
-/// What stands before the name of a snapshot since which it is told how much was written.
+/// The prefix of the property that gives the bytes written since a snapshot.
 const WRITTEN_SINCE_PREFIX: &str = "written@";
 
 /// Whether datasets of some kind have a property of that name, or users may give them one. Owners
@@ -74,8 +74,8 @@ impl Dataset {
 }
 
 impl RescuePool {
-    /// Shows the dataset `target` and all below it to `show`, each file system or volume followed
-    /// by its snapshots and bookmarks. What cannot be read is told to `trouble`.
+    /// Calls `show` with the dataset `target` and its descendants, each file system or volume
+    /// followed by its snapshots and bookmarks. Unreadable ones are reported to `trouble`.
     pub fn list_datasets(
         &self,
         target: &str,
@@ -205,9 +205,8 @@ fn describe_dataset(dataset: &dsl::Dataset, wanted: &DatasetQuery) -> Result<Dat
     })
 }
 
-/// Bytes that were written since a snapshot, as the property `written@SNAPSHOT` tells them, which is
-/// named in full or by what stands behind the @; none: it is no such property, or there is no older
-/// snapshot of that name.
+/// Bytes written since a snapshot, the property `written@SNAPSHOT`; SNAPSHOT is a full name or the
+/// part after the @. None: it is another property, or no older snapshot has that name.
 fn written_since(dataset: &dsl::Dataset, property: &str) -> Option<Property> {
     let snapshot = property.strip_prefix(WRITTEN_SINCE_PREFIX)?;
     let name = dataset.name();

@@ -1,6 +1,6 @@
-//! What can go wrong, as sentences for people, each with its exit status.
+//! Errors as sentences for users, each with its exit status.
 //!
-//! A sentence names its subject, has the numbers, says what follows, and what to do.
+//! A sentence names its subject, gives the numbers, the consequence, and the next step.
 
 use std::fmt::Write as _;
 
@@ -11,19 +11,19 @@ pub struct UnavailableVdev {
     pub vdev: String,
     /// Its devices.
     pub devices: usize,
-    /// The paths of those that are missing, as the pool knows them.
+    /// The paths of the missing ones, from the pool's configuration.
     pub missing: Vec<String>,
     /// How many may be missing.
     pub redundancy: usize,
 }
 
-/// What can go wrong.
+/// An error of the engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The command line asks for what cannot be.
+    /// The command line is invalid.
     #[error("{what}")]
     Usage {
-        /// What is wrong with it.
+        /// The reason.
         what: String,
     },
     /// No pool was found at all.
@@ -32,28 +32,28 @@ pub enum Error {
         /// Where was looked.
         paths: Vec<String>,
     },
-    /// None of that name or guid was.
+    /// No pool of that name or guid was found.
     #[error("there is no pool '{name}' {}; found: {}", format_paths(.paths), .found.join(", "))]
     NoSuchPool {
         /// The name or guid.
         name: String,
         /// Where was looked.
         paths: Vec<String>,
-        /// What was found instead.
+        /// The pools found instead.
         found: Vec<String>,
     },
     /// The pool does not stand as of then.
-    #[error("pool '{pool}' cannot be read as of txg {txg}: no uberblock of it stands any more; those that do: {}", join_numbers(.available))]
+    #[error("pool '{pool}' cannot be read as of txg {txg}: its uberblock no longer exists; the existing ones are of txg {}", join_numbers(.available))]
     NoSuchTxg {
         /// The pool.
         pool: String,
         /// The transaction group that is wanted.
         txg: u64,
-        /// Those that are there.
+        /// The existing ones.
         available: Vec<u64>,
     },
     /// The pool could not be made.
-    #[error("pool '{pool}' could not be made: {why}")]
+    #[error("pool '{pool}' could not be created: {why}")]
     CreateFailed {
         /// Its name.
         pool: String,
@@ -62,7 +62,7 @@ pub enum Error {
     },
     /// A drive has a label.
     #[error(
-        "'{path}' is, or was, part of pool '{pool}'; use -f to use it all the same, which destroys what is on it"
+        "'{path}' is, or was, part of pool '{pool}'; use -f to overwrite it, which destroys its content"
     )]
     DeviceInPool {
         /// The drive.
@@ -72,7 +72,7 @@ pub enum Error {
     },
     /// Another host writes to the pool.
     #[error(
-        "pool '{pool}': another host has it right now ('{host}' had it last), as its drives change; export it there first"
+        "pool '{pool}': another host has it imported ('{host}' was the last one), because its drives change; export it there first"
     )]
     ActiveOnOtherHost {
         /// The pool.
@@ -80,14 +80,12 @@ pub enum Error {
         /// The host that had it last.
         host: String,
     },
-    /// A drive holds what is no pool.
-    #[error(
-        "'{path}' holds {content}; use -f to use it all the same, which destroys what is on it"
-    )]
+    /// A drive has data other than a pool.
+    #[error("'{path}' holds {content}; use -f to overwrite it, which destroys its content")]
     DeviceHasData {
         /// The drive.
         path: String,
-        /// What it holds.
+        /// The kind of its data.
         content: &'static str,
     },
     /// The pool can be read, and not be changed.
@@ -101,10 +99,10 @@ pub enum Error {
         /// Why not.
         why: String,
     },
-    /// What was asked for is not allowed as things stand.
+    /// The operation is not allowed now.
     #[error("{what}")]
     Refused {
-        /// What, and why not.
+        /// The operation, and the reason.
         what: String,
     },
     /// Another host had the pool, and did not export it.
@@ -126,8 +124,8 @@ pub enum Error {
         /// The name.
         pool: String,
     },
-    /// The pool takes no more changes.
-    #[error("pool '{pool}' is suspended: {why}; what was synced before is safe, and can be read")]
+    /// The pool accepts no changes.
+    #[error("pool '{pool}' is suspended: {why}; the last synced txg is safe, and can be read")]
     Suspended {
         /// The pool.
         pool: String,
@@ -164,21 +162,19 @@ pub enum Error {
         /// The vdevs that cannot be read.
         vdevs: Vec<UnavailableVdev>,
     },
-    /// Log devices that may hold promises are missing.
+    /// Log devices are missing that may have unreplayed records.
     #[error(
-        "pool '{pool}' cannot be taken over as it is: what was promised to programs of '{dataset}' \
-         may be on log devices that are missing ({why}); bring them back, or give such promises of \
-         the last seconds up: `zpool import -m {pool}`"
+        "pool '{pool}' cannot be imported: log devices are missing ({why}) that may have the last synchronous writes of '{dataset}'; bring them back, or discard those writes: `zpool import -m {pool}`"
     )]
     MissingLog {
         /// The pool.
         pool: String,
         /// The dataset.
         dataset: String,
-        /// What is missing.
+        /// The missing devices.
         why: String,
     },
-    /// No state of it is sound enough to go on with.
+    /// No state of it can be imported.
     #[error("{}", rewind_failed_message(.pool, *.states_tried, *.has_older_states, .why))]
     RewindFailed {
         /// The pool.
@@ -187,23 +183,23 @@ pub enum Error {
         states_tried: usize,
         /// Whether there are older ones.
         has_older_states: bool,
-        /// What is wrong with the newest.
+        /// The damage of the newest state.
         why: String,
     },
     /// The pool's own data are damaged.
     #[error(
-        "pool '{pool}' cannot be opened, as its own data are damaged: {why}; an older state may still stand: `zpool import -F {pool}` takes it back to that, and `poolhouse rescue --rewind` reads it (or --txg, with one that `rescue scan -v` lists)"
+        "pool '{pool}' cannot be opened because its metadata is damaged: {why}; an older state may be intact: `zpool import -F {pool}` rewinds to it, and `poolhouse rescue --rewind` reads it (or --txg, with one that `rescue scan -v` lists)"
     )]
     DamagedPool {
         /// The pool.
         pool: String,
-        /// What is damaged.
+        /// The damaged part.
         why: String,
     },
     /// Something inside the pool is damaged.
     #[error("{subject} cannot be read: {why}")]
     Unreadable {
-        /// What cannot be read.
+        /// The unreadable part.
         subject: String,
         /// Why.
         why: String,
@@ -229,7 +225,7 @@ pub enum Error {
     /// Something else that cannot be done yet.
     #[error("{what}, which this version of poolhouse does not know")]
     Unsupported {
-        /// What is wanted.
+        /// The operation.
         what: String,
     },
     /// The key does not fit.
@@ -238,16 +234,16 @@ pub enum Error {
         /// The dataset.
         dataset: String,
     },
-    /// What is given is no key.
-    #[error("the key for '{dataset}' cannot be one: {expected} is wanted")]
+    /// The user's input is not a key.
+    #[error("the key for '{dataset}' is invalid: it must be {expected}")]
     InvalidKey {
         /// The dataset.
         dataset: String,
-        /// What a key looks like.
+        /// The form of a key.
         expected: String,
     },
     /// It has no key.
-    #[error("'{dataset}' is not encrypted, so no key is wanted for it")]
+    #[error("'{dataset}' is not encrypted, so it needs no key")]
     NotEncrypted {
         /// The dataset.
         dataset: String,
@@ -257,24 +253,22 @@ pub enum Error {
     Locked {
         /// The dataset.
         dataset: String,
-        /// Its encryption root, whose key it is.
+        /// Its encryption root, whose key is needed.
         root: String,
     },
-    /// What an intent log promises cannot be done without a key.
+    /// An intent log cannot be replayed without a key.
     #[error(
-        "pool '{pool}' cannot be taken over without the key of '{root}': the intent log of \
-         '{dataset}' holds what was promised and is not written yet; `zpool import -l {pool}` asks \
-         for the key"
+        "pool '{pool}' cannot be imported without the key of '{root}': the intent log of '{dataset}' has writes to replay; `zpool import -l {pool}` loads the key"
     )]
     LockedLog {
         /// The pool.
         pool: String,
         /// The dataset.
         dataset: String,
-        /// Its encryption root, whose key it is.
+        /// Its encryption root, whose key is needed.
         root: String,
     },
-    /// A path is not what it should be.
+    /// A path does not have the expected type.
     #[error("'{path}' cannot be used: {reason}")]
     UnusablePath {
         /// The path.
@@ -291,7 +285,7 @@ pub enum Error {
         path: String,
     },
     /// A folder stands where a device is wanted.
-    #[error("'{path}' is a folder; an image, a disk or a partition is wanted here")]
+    #[error("'{path}' is a folder; name an image, a disk or a partition")]
     IsDirectory {
         /// The folder.
         path: String,
@@ -301,12 +295,12 @@ pub enum Error {
     NoLabel {
         /// The device.
         path: String,
-        /// What stands there instead.
+        /// The type found.
         why: String,
     },
     /// An image ends too early.
     #[error(
-        "'{path}' is truncated: its label says that the vdev takes {required} bytes, and it ends after {size}; pool '{pool}' cannot be opened with what is left"
+        "'{path}' is truncated: its label says that the vdev takes {required} bytes, and it ends after {size}; pool '{pool}' cannot be opened with the rest"
     )]
     Truncated {
         /// The image.
@@ -315,12 +309,12 @@ pub enum Error {
         pool: String,
         /// Its size, bytes.
         size: u64,
-        /// What it should have at least, bytes.
+        /// The size by its label, bytes.
         required: u64,
     },
     /// Another program uses a device.
     #[error(
-        "'{path}' is in use by another program; stop that program first, as what it writes would change the pool under the reader"
+        "'{path}' is in use by another program; stop that program first, because its writes would change the pool under the reader"
     )]
     InUse {
         /// The device.
@@ -335,7 +329,7 @@ pub enum Error {
         /// The device.
         path: String,
     },
-    /// There is no such dataset.
+    /// The dataset does not exist.
     #[error("cannot open '{name}': dataset does not exist")]
     NoSuchDataset {
         /// The name.
@@ -355,10 +349,10 @@ pub enum Error {
         /// The path in it.
         path: String,
     },
-    /// There is no such object, block or vdev.
+    /// The object, block or vdev does not exist.
     #[error("there is no {what}")]
     NotFound {
-        /// What is wanted.
+        /// The requested object.
         what: String,
     },
     /// A file to be written could not.
@@ -369,16 +363,14 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
-    /// The user stopped what was read before a pool was taken back.
-    #[error(
-        "pool '{pool}': not all its metadata were read, as that was stopped; it is left as it is"
-    )]
+    /// The user stopped the rewind probe.
+    #[error("pool '{pool}': the check of its metadata was stopped; the pool is unchanged")]
     RewindInterrupted {
         /// The pool.
         pool: String,
     },
     /// The user stopped it.
-    #[error("interrupted; what is done is done, and the same command goes on from there")]
+    #[error("interrupted; finished work is kept, and the same command continues from there")]
     Interrupted,
 }
 
@@ -519,22 +511,20 @@ fn rewind_failed_message(pool: &str, tried: usize, older: bool, why: &str) -> St
         "there are none older".to_owned()
     };
     format!(
-        "pool '{pool}' cannot go on from {}: {why} in the newest; {further}; what can be read of it \
-         `poolhouse rescue` gets out",
-        pluralize(tried, "the one state that was looked at", "states that were looked at")
+        "pool '{pool}' cannot be rewound: {why} in the newest of {}; {further}; `poolhouse rescue` copies the readable files",
+        pluralize(tried, "one tried state", "tried states")
     )
 }
 
 fn missing_devices_message(pool: &str, lacking: &[UnavailableVdev]) -> String {
     let what = describe_unavailable(pool, lacking);
-    format!("{what}; the pool cannot be opened: add the place of missing devices with -d")
+    format!("{what}; the pool cannot be opened: add the folder of missing devices with -d")
 }
 
 fn missing_vdevs_message(pool: &str, lacking: &[UnavailableVdev]) -> String {
     let what = describe_unavailable(pool, lacking);
     format!(
-        "{what}; it cannot be taken over without: add the place of missing devices with -d, or get \
-         out what is on the others, with `poolhouse rescue`"
+        "{what}; it cannot be imported without them: add the folder of missing devices with -d, or copy the readable files with `poolhouse rescue`"
     )
 }
 

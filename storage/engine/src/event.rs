@@ -1,6 +1,6 @@
-//! What the user should know though the work goes on.
+//! Events that the user should know; the work continues.
 
-/// What the user should know though the work goes on.
+/// An event that the user should know; the work continues.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, thiserror::Error)]
 pub enum Event {
     /// A device is missing, and the others make up for it.
@@ -12,7 +12,7 @@ pub enum Event {
         vdev: String,
     },
     /// A vdev that nothing makes up for is missing.
-    #[error("{vdev} cannot be read ({} missing); what lies there is lost, the rest goes on", .devices.join(", "))]
+    #[error("{vdev} cannot be read ({} missing); its data are lost, the rest is read", .devices.join(", "))]
     MissingVdev {
         /// The vdev.
         vdev: String,
@@ -28,12 +28,12 @@ pub enum Event {
         path: String,
         /// Its size, bytes.
         size: u64,
-        /// What it should have at least, bytes.
+        /// The size by its label, bytes.
         required: u64,
     },
     /// A device knows only older states of the pool.
     #[error(
-        "'{path}' knows the pool only up to txg {txg}: it was away later, and is believed for older data only"
+        "'{path}' knows the pool only up to txg {txg}: it was missing later, and is used for older data only"
     )]
     StaleDevice {
         /// The device.
@@ -55,7 +55,7 @@ pub enum Event {
     /// Not the newest state is read.
     #[error("the pool is read as of txg {txg}, not of txg {newest}, which is its newest")]
     OlderTxg {
-        /// What is read.
+        /// The object that was read.
         txg: u64,
         /// The newest that stands.
         newest: u64,

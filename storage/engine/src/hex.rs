@@ -1,4 +1,4 @@
-//! Bytes as hexadecimal digits, for people and for manifests.
+//! Bytes as hexadecimal digits, for output and manifests.
 
 /// Two small digits a byte.
 pub fn hex(bytes: &[u8]) -> String {

@@ -16,12 +16,12 @@ pub use serde_json::Value as Facts;
 
 use crate::{Error, RescuePool, Result};
 
-/// At most so many rows of one kind are shown unless all are asked for.
+/// The most rows of one kind, unless all are requested.
 pub const MAX_ROWS: usize = 10_000;
 
 impl RescuePool {
-    /// The object set of the pool itself (its name alone) or of a dataset in it. Where a dataset
-    /// is locked, what is not encrypted of it can be looked at.
+    /// The object set of the pool itself (its name alone) or of a dataset in it. Of a locked
+    /// dataset the unencrypted parts can be shown.
     fn objset(&self, name: &str) -> Result<dmu::Objset> {
         let name = self.full_name(name);
         if name == self.name() {

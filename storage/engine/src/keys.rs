@@ -16,14 +16,14 @@ pub enum KeyState {
     Unlocked,
 }
 
-/// A dataset whose key opens itself and those below it.
+/// An encryption root: its key opens itself and its descendants.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EncryptionRoot {
     /// Its name.
     pub name: String,
     /// The form of its key: "passphrase", "hex" or "raw".
     pub format: String,
-    /// Where its key is, as "file:///root/key"; "prompt": in somebody's mind.
+    /// Its keylocation: "file:///root/key", or "prompt".
     pub location: String,
     /// Whether its key is loaded.
     pub state: KeyState,
@@ -35,9 +35,9 @@ impl RescuePool {
         encryption_roots(self.tree())
     }
 
-    /// Unlocks a dataset, and so all that have their key from the same encryption root. `secret`
-    /// is what the user has: the passphrase, the hexadecimal digits (a line's end after either is
-    /// ignored) or the raw bytes.
+    /// Loads the key of a dataset, and so of all with the same encryption root. `secret`
+    /// is the user's key: the passphrase or the hexadecimal digits (a trailing newline is
+    /// ignored), or the raw bytes.
     pub fn load_key(&self, dataset: &str, secret: &[u8]) -> Result<()> {
         let found = self.find_dataset(dataset)?;
         self.tree()
@@ -83,7 +83,7 @@ pub(crate) fn encryption_roots(tree: &DatasetTree) -> Vec<EncryptionRoot> {
     roots
 }
 
-/// What a form of keys is called.
+/// The name of a key format.
 pub(crate) fn format_name(format: Option<KeyFormat>) -> &'static str {
     match format {
         Some(KeyFormat::Passphrase) => "passphrase",

@@ -1,8 +1,8 @@
-//! The door: one plain API, plain data, sentences for errors.
+//! The engine's API: plain functions, plain data, sentences for errors.
 //!
-//! [`search`] looks for pools at paths; a [`Search`] describes what it found ([`summary`]) and
+//! [`search`] looks for pools at paths; a [`Search`] describes the found pools ([`summary`]) and
 //! opens a [`RescuePool`], which lists its datasets ([`dataset`]) and takes keys ([`keys`]). Every
-//! [`Error`] is a sentence for a person, with the exit status that programs see. [`inspect`] shows
+//! [`Error`] is a sentence for a user, with an exit status for programs. [`inspect`] shows
 //! the structures on disk.
 #![forbid(unsafe_code)]
 
@@ -33,5 +33,5 @@ pub use labelclear::clear_labels;
 pub use rescue::{ImportPoint, OpenOptions, RescuePool};
 pub use search::{Search, search, search_deep, search_devices};
 
-/// What asking the engine gives.
+/// The result of an operation of the engine.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,5 +1,5 @@
-//! What users, groups and projects use of a file system, and may use, as properties: `userused@1000`,
-//! `groupobjquota@100`. Owners go by their numbers here.
+//! Usage and quotas of users, groups and projects of a file system, as properties: `userused@1000`,
+//! `groupobjquota@100`. Owners are numbers here.
 
 use dsl::DatasetKind;
 use zpl::QuotaOwner;
@@ -7,13 +7,13 @@ use zpl::QuotaOwner;
 use crate::dataset::Property;
 use crate::{Error, Result};
 
-/// What such a property tells.
+/// The kind of such a property.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OwnerProperty {
     pub(crate) owner: QuotaOwner,
     /// Objects, and not bytes.
     pub(crate) is_objects: bool,
-    /// What may be used, and not what is.
+    /// Whether it is a quota, and not the usage.
     pub(crate) is_quota: bool,
 }
 
@@ -38,11 +38,11 @@ pub struct OwnerUsage {
     pub name: String,
     /// Bytes of its files.
     pub used: Option<u64>,
-    /// Bytes that it may use; 0: there is no quota.
+    /// The quota in bytes; 0: none.
     pub quota: Option<u64>,
     /// Its objects; none: the file system does not count them.
     pub objects_used: Option<u64>,
-    /// Objects that it may have; 0: there is no quota.
+    /// The quota in objects; 0: none.
     pub object_quota: Option<u64>,
 }
 
@@ -59,7 +59,7 @@ impl From<dsl::OwnerUsage> for OwnerUsage {
     }
 }
 
-/// What a property of that name tells; `None`: it is no such property.
+/// Parses the name of such a property; `None`: it is another property.
 pub(crate) fn parse(property: &str) -> Option<OwnerProperty> {
     let (what, id) = property.split_once('@')?;
     let id = id.parse().ok()?;
@@ -80,8 +80,7 @@ pub(crate) fn parse(property: &str) -> Option<OwnerProperty> {
     Some(OwnerProperty { owner, is_objects: objects, is_quota: limit })
 }
 
-/// The property of a dataset, as of the last group that was written; `None` where there are no
-/// files, or where they are locked.
+/// The property of a dataset, as of the last synced txg; `None` if it has no files, or is locked.
 pub(crate) fn read_owner_property(
     dataset: &dsl::Dataset,
     name: &str,
@@ -112,7 +111,7 @@ fn open_files(dataset: &dsl::Dataset) -> Result<Option<dmu::Objset>> {
 pub(crate) fn list_owner_usage(dataset: &dsl::Dataset, kind: OwnerKind) -> Result<Vec<OwnerUsage>> {
     let name = dataset.name();
     if open_files(dataset)?.is_none() {
-        let why = "it is no file system, or its key is not loaded";
+        let why = "it is not a file system, or its key is not loaded";
         return Err(Error::Refused { what: format!("cannot get used/quota for {name}: {why}") });
     }
     let owners = dataset.space_by_owner().map_err(|error| Error::from_dsl_error(&name, &error))?;
@@ -130,7 +129,7 @@ mod tests {
     use zpl::QuotaOwner;
 
     #[test]
-    fn names_tell_whose_and_what() {
+    fn property_names_are_parsed() {
         let fact = |owner, objects, limit| {
             Some(OwnerProperty { owner, is_objects: objects, is_quota: limit })
         };

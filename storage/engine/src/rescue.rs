@@ -26,7 +26,7 @@ pub enum ImportPoint {
 pub struct OpenOptions {
     /// As of when.
     pub import_point: ImportPoint,
-    /// Whether what a crash left in the intent logs is left out.
+    /// Whether intent logs that a crash left are ignored.
     pub no_zil: bool,
 }
 
@@ -82,7 +82,7 @@ impl RescuePool {
         self.0.pool.name()
     }
 
-    /// Its identity.
+    /// Its guid.
     pub fn guid(&self) -> u64 {
         self.0.pool.guid().get()
     }
@@ -92,12 +92,12 @@ impl RescuePool {
         self.0.pool.txg().get()
     }
 
-    /// Whether intent logs are left out: that is wanted, or what they promise was done to later states.
+    /// Whether intent logs are ignored: on request, or because their records apply to later states.
     pub fn ignores_logs(&self) -> bool {
         self.0.no_zil || self.0.pool.rewound_to().is_some()
     }
 
-    /// What the user should know of it.
+    /// Events that the user should know.
     pub fn events(&self) -> &[Event] {
         &self.0.events
     }

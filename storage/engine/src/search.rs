@@ -1,4 +1,4 @@
-//! Looking for pools: from paths to what can be opened.
+//! Searches for pools: from paths to openable pools.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::rescue::RescuePool;
 use crate::summary::{self, PoolSummary};
 use crate::{Error, OpenOptions, Result, event::Event};
 
-/// What was found at some paths.
+/// The pools found at some paths.
 #[derive(Debug)]
 pub struct Search {
     paths: Vec<PathBuf>,
@@ -43,7 +43,7 @@ impl Search {
         Self { paths, probed, candidates, auxiliary }
     }
 
-    /// Only those pools that were destroyed, or only those that were not.
+    /// Only destroyed pools, or only those that are not.
     pub(crate) fn filter_destroyed(mut self, destroyed: bool) -> Self {
         self.candidates.retain(|pool| {
             let newest = pool.devices.iter().max_by_key(|device| device.newest_txg());
@@ -53,7 +53,7 @@ impl Search {
         self
     }
 
-    /// Describes every pool that was found, by name. Each is opened, to say whether it can be.
+    /// Describes every found pool, by name. Each is opened, to show whether it can be.
     pub fn summaries(&self, options: &OpenOptions) -> Vec<PoolSummary> {
         let describe = |pool| {
             summary::summarize_pool(pool, &self.auxiliary, &Self::open_candidate(pool, options))
@@ -61,7 +61,7 @@ impl Search {
         self.candidates.iter().map(describe).collect()
     }
 
-    /// Devices with the label of a spare or a cache: whose they are, only their pools know.
+    /// Devices with the label of a spare or a cache: only their pools know them.
     pub fn auxiliary_devices(&self) -> Vec<summary::AuxiliarySummary> {
         self.auxiliary.iter().map(summary::summarize_found_auxiliary).collect()
     }
@@ -71,7 +71,7 @@ impl Search {
         &self.auxiliary
     }
 
-    /// What could not be opened.
+    /// The paths that could not be opened.
     pub fn open_errors(&self) -> Vec<Error> {
         self.probed.errors.iter().map(Error::from_device_error).collect()
     }
@@ -93,7 +93,7 @@ impl Search {
         blank.map(str::to_owned).collect()
     }
 
-    /// Why there is no pool at all, if so.
+    /// The reason why no pool was found, if so.
     pub fn no_pool_error(&self) -> Option<Error> {
         if !self.candidates.is_empty() {
             return None;
@@ -203,7 +203,7 @@ impl Search {
     }
 }
 
-/// What the user should know of a pool that could be opened.
+/// Events of a pool that could be opened.
 fn open_events(candidate: &Candidate, pool: &spa::Pool) -> Vec<Event> {
     let mut events = Vec::new();
     for tree in summary::top_vdevs(candidate, Some(pool)) {

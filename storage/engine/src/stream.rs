@@ -1,4 +1,4 @@
-//! Send streams in files: what is in them, without a pool.
+//! Send streams in files: their contents, without a pool.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -37,13 +37,13 @@ pub fn dump_stream(
     show(&summary).map_err(|why| failed(&why))
 }
 
-/// The full name, on the sender, of the snapshot whose stream a receive_resume_token goes on with.
+/// The full name, on the sender, of the snapshot whose stream a receive_resume_token resumes.
 pub fn resume_token_snapshot(token: &str) -> Result<String> {
     let decoded = dsl::ResumeToken::decode(token);
     decoded.map(|token| token.to_name).map_err(|why| Error::from_dsl_error(token, &why))
 }
 
-/// What a receive_resume_token says.
+/// The contents of a receive_resume_token.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "options of a stream, each on its own")]
 pub struct ResumeTokenFacts {
@@ -53,7 +53,7 @@ pub struct ResumeTokenFacts {
     pub to_guid: u64,
     /// The snapshot's full name on the sender.
     pub to_name: String,
-    /// The object at which the stream goes on.
+    /// The object at which the stream resumes.
     pub object: u64,
     /// The offset in that object, in bytes.
     pub offset: u64,

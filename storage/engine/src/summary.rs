@@ -1,4 +1,4 @@
-//! What a pool is, as far as can be told without reading its datasets.
+//! Describes a pool without reading its datasets.
 
 mod vdevs;
 
@@ -17,17 +17,17 @@ use crate::{Event, RescuePool, Result};
 pub struct PoolSummary {
     /// Its name.
     pub name: String,
-    /// Its identity.
+    /// Its guid.
     pub guid: u64,
     /// "exported", "active" (in use when it was last written), "destroyed".
     pub state: String,
     /// Its version: 1 to 28, or 5000 for feature flags.
     pub version: u64,
-    /// The newest transaction group, or the one that is asked for.
+    /// The newest txg, or the requested one.
     pub txg: u64,
     /// When that was written, seconds since 1970.
     pub time: u64,
-    /// The host that had it last.
+    /// The last host that had it imported.
     pub host: Option<String>,
     /// The administrator's comment.
     pub comment: Option<String>,
@@ -46,7 +46,7 @@ pub struct PoolSummary {
     pub read_only_reason: Option<String>,
     /// The exit status of commands that try to.
     pub status: u8,
-    /// What is wrong with it otherwise.
+    /// Other problems.
     pub warnings: Vec<String>,
     /// Its vdevs.
     pub vdevs: Vec<Vdev>,
@@ -54,7 +54,7 @@ pub struct PoolSummary {
     pub spares: Vec<Vdev>,
     /// Its read caches.
     pub caches: Vec<Vdev>,
-    /// Devices whose label says that they are part of it, though it does not know them any more.
+    /// Devices whose label names the pool, but which are no longer part of it.
     pub former_devices: Vec<String>,
     /// Its features.
     pub features: Vec<Feature>,
@@ -76,13 +76,13 @@ pub struct RewindPoint {
 /// A vdev and those below it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Vdev {
-    /// What `zpool status` calls it: "raidz2-0"; of a device the last part of its path.
+    /// Its name in `zpool status`: "raidz2-0"; of a device the last part of its path.
     pub name: String,
     /// "disk", "file", "mirror", "raidz", "draid", "replacing", "spare", "indirect", ...
     pub kind: String,
     /// "log", "special" or "dedup"; none for common ones.
     pub class: Option<String>,
-    /// Its identity.
+    /// Its guid.
     pub guid: u64,
     /// How it is.
     pub state: VdevState,
@@ -96,7 +96,7 @@ pub struct Vdev {
     pub ashift: Option<u64>,
     /// Of a stale device the newest transaction group that it knows.
     pub synced: Option<u64>,
-    /// What it is made of.
+    /// Its children.
     pub children: Vec<Self>,
 }
 
@@ -108,9 +108,9 @@ pub enum VdevState {
     Online,
     /// Something of it is missing, and it can do without.
     Degraded,
-    /// It is missing, or cannot do without what is.
+    /// It is missing, or lacks too many children.
     Missing,
-    /// It was away: its data are older than those of the others.
+    /// It is outdated: its data is older than that of the others.
     Stale,
     /// Its image is too short.
     Truncated,
@@ -134,9 +134,9 @@ impl std::fmt::Display for VdevState {
 /// A feature of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Feature {
-    /// Its name among people.
+    /// Its short name.
     pub name: String,
-    /// Whose it is, and what.
+    /// Its guid: organization and name.
     pub guid: String,
     /// How many things use it; 0: it is enabled only.
     pub uses: u64,
@@ -153,7 +153,7 @@ pub struct AuxiliarySummary {
     pub path: String,
     /// "spare" or "cache".
     pub kind: String,
-    /// Its identity.
+    /// Its guid.
     pub guid: u64,
 }
 
@@ -165,7 +165,7 @@ pub(crate) fn summarize_found_auxiliary(labelled: &LabeledDevice) -> AuxiliarySu
     }
 }
 
-/// Describes a pool, with what came of opening it.
+/// Describes a pool, with the result of opening it.
 pub(crate) fn summarize_pool(
     candidate: &Candidate,
     others: &[LabeledDevice],

@@ -1,4 +1,4 @@
-//! What a vdev and a pool of given drives hold.
+//! The capacity of a vdev and of a pool of given drives.
 //!
 //! ```text
 //! a drive's bytes
@@ -89,19 +89,19 @@ pub fn metaslab_shift(asize: u64) -> u32 {
     if asize >> most > MAX_METASLABS { bits(MAX_METASLABS) } else { most }
 }
 
-/// The same as releases before 0.8 made them: between 100 and 200 of them, whatever their size.
+/// The metaslab shift of releases before 0.8: between 100 and 200 metaslabs of any size.
 pub fn metaslab_shift_before_0_8(asize: u64) -> u32 {
     let size = asize / METASLABS_BEFORE_0_8;
     (u64::BITS - size.leading_zeros()).max(MIN_SHIFT_BEFORE_0_8)
 }
 
-/// What a vdev is for.
+/// The role of a vdev.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Data of any kind.
     Normal,
-    /// Metadata and small blocks, or deduplication tables: counted in the pool's size, not in
-    /// what is available.
+    /// Metadata and small blocks, or deduplication tables: counted in the pool's size, not in the
+    /// available space.
     Special,
     /// The intent log: counted nowhere.
     Log,
@@ -119,7 +119,7 @@ pub struct Metaslab {
 /// The space of a top-level vdev.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vdev {
-    /// What it is for.
+    /// The role of the vdev.
     pub class: Class,
     /// How many metaslabs it has.
     pub metaslabs: u64,
@@ -158,8 +158,8 @@ impl Vdev {
     }
 }
 
-/// The metaslab `index` of a vdev whose metaslabs have 2^`shift` bytes. On a dRAID it is only
-/// those of its rows that are whole.
+/// The space of metaslab `index` of a vdev whose metaslabs have 2^`shift` bytes. On a dRAID only
+/// its whole rows count.
 pub fn metaslab(layout: &Layout, index: u64, shift: u32) -> Metaslab {
     let size = 1_u64.checked_shl(shift).unwrap_or(0);
     let start = index.saturating_mul(size);
@@ -175,7 +175,7 @@ pub fn metaslab(layout: &Layout, index: u64, shift: u32) -> Metaslab {
 /// How much a pool keeps back, so that it can always still delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlopRule {
-    /// OpenZFS 2.1 and later: at most 128 GiB, and less by what the intent log has.
+    /// OpenZFS 2.1 and later: at most 128 GiB, and less by the space of the intent log.
     Since2_1,
     /// 0.6.4 to 2.0: a 32nd, however large the pool. No metaslab is the intent log's.
     Before2_1,
@@ -188,9 +188,9 @@ pub enum SlopRule {
 pub struct Pool {
     /// Bytes in all drives, parity included. (SIZE in `zpool list`)
     pub size: u64,
-    /// What datasets could fill, less parity, if nothing were kept back.
+    /// The space of datasets without parity, if there were no slop.
     pub deflated: u64,
-    /// What is kept back of that. (`spa_get_slop_space`)
+    /// The slop space of that. (`spa_get_slop_space`)
     pub slop: u64,
 }
 
@@ -211,14 +211,15 @@ impl Pool {
         Self { size, deflated, slop: slop(deflated, log, rule) }
     }
 
-    /// What the root dataset has used and available together. `saved` is what deduplication and
-    /// block cloning save; `held` is what a checkpoint and deferred frees hold.
+    /// The sum of used and available space of the root dataset. `saved` is the space that
+    /// deduplication and block cloning save; `held` is the space of a checkpoint and of deferred
+    /// frees.
     pub fn usable_space(&self, saved: u64, held: u64) -> u64 {
         self.deflated.saturating_add(saved).saturating_sub(held).saturating_sub(self.slop)
     }
 }
 
-/// What is kept back of `deflated` bytes, with `log` bytes in metaslabs that serve the intent log.
+/// The slop space of `deflated` bytes, with `log` bytes in metaslabs that serve the intent log.
 fn slop(deflated: u64, log: u64, rule: SlopRule) -> u64 {
     let share = deflated >> SLOP_SHIFT;
     let wanted = match rule {

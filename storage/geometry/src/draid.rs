@@ -11,12 +11,12 @@
 //!
 //! The array's address space is cut into groups of 16 MiB a column. As many groups as fill whole
 //! rows make a slice; in each slice the places are dealt to the drives anew (see `permute`). A
-//! group that does not fit the rest of a row goes on at the start of the next.
+//! group that does not fit the rest of a row continues at the start of the next.
 //!
 //! Within a group the sectors are numbered row by row as in raidz, but a block always takes whole
-//! rows, beginning at the group's first column. What it does not need is zeros, which parity
-//! covers: so a lost drive can be rebuilt without knowing what is a block. A block that crosses
-//! the end of a group is two rows in the map.
+//! rows, beginning at the group's first column. The rest of its last row is zeros, which parity
+//! covers: so a lost drive can be rebuilt without knowing the blocks. A block that crosses the end
+//! of a group is two rows in the map.
 //!
 //! Distributed spare `s` is, in each slice, the drive at place `children - 1 - s`, at the same
 //! offset.
@@ -38,7 +38,7 @@ pub const ROW_HEIGHT: u64 = 16 << 20;
 /// Bytes at the end of each drive that hold no data, kept for widening the array some day.
 pub const REFLOW_RESERVE: u64 = 2 * ROW_HEIGHT;
 
-/// What a label says of a dRAID.
+/// The dRAID parameters of a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DraidShape {
     /// Drives in the array.
@@ -133,8 +133,8 @@ impl Draid {
         psize.max(1).div_ceil(row) * self.row_size()
     }
 
-    /// Which child stands for distributed spare `spare` at a child's `offset`; it is to be read or
-    /// written at that same offset. `None` where there is no such spare.
+    /// The child that holds the data of distributed spare `spare` at a child's `offset`; it is read
+    /// and written at that same offset. `None` if there is no such spare.
     pub fn spare_child(&self, spare: u32, offset: u64) -> Option<usize> {
         let place = self.shape.children.checked_sub(1)?.checked_sub(spare)?;
         (spare < self.shape.spares)
@@ -150,7 +150,7 @@ impl Draid {
         }
         let (data, width) = (self.shape.data as usize, self.group_width() as usize);
         let parity = self.shape.parity as usize;
-        // how many sectors of data fit what is left of the group
+        // the number of data sectors that fit into the rest of the group
         let rows_left = (self.group_size() - offset % self.group_size()) / self.row_size();
         let first = sectors.count.min(child(rows_left) * data);
         let rest = sectors.count - first;

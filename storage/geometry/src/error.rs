@@ -1,13 +1,13 @@
-//! What can be wrong with a question: the array's description or the block's address.
+//! Errors in an array's description or in a block's address.
 
 use thiserror::Error;
 
-/// Why there is no answer. All of these come from bytes on a disk that break a rule (or from a
-/// person's wish, where the planner asks); none is about a drive that is missing.
+/// A rule that an array's description or a block's address breaks. The description comes from a
+/// disk, or from the user of the planner. Missing drives are not errors here.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum Error {
     /// No raidz has this many children and parities.
-    #[error("{children} drives with {parity} parity are no raidz")]
+    #[error("{children} drives with {parity} parity cannot form a raidz")]
     RaidzShape {
         /// drives in the array
         children: u32,
@@ -46,7 +46,7 @@ pub enum Error {
     Unaligned {
         /// the block's offset on the top-level vdev, bytes
         offset: u64,
-        /// what it should be a multiple of, bytes
+        /// the unit in bytes that it should be a multiple of
         unit: u64,
     },
     /// A block of no bytes, or of more than a block may have.

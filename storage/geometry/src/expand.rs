@@ -1,10 +1,10 @@
-//! raidz that was widened by a drive, or is just being widened.
+//! raidz that was expanded by a drive, or is being expanded.
 //!
-//! An expansion moves every sector of the array, in order, so that sector `n` comes to lie on
-//! drive `n % new_width` instead of `n % old_width`. What a block is made of does not change:
-//! one written when the array was 4 wide keeps rows of 4 (its *logical* width), though those 4
-//! consecutive sectors now begin on any drive of the wider array, and columns no longer go
-//! straight down a drive. So each row has to be placed by itself:
+//! An expansion moves every sector of the array, in order, so that sector `n` is on drive
+//! `n % new_width` instead of `n % old_width`. The rows of a block do not change: a block written
+//! when the array was 4 wide keeps rows of 4 (its *logical* width). Those 4 consecutive sectors now
+//! begin on any drive of the wider array, and columns no longer go straight down a drive. So each
+//! row is placed by itself:
 //!
 //! ```text
 //! logical width 3, parity 1, on 4 drives; 4 data sectors at sector 2
@@ -13,15 +13,15 @@
 //! row 1    D2    P1    D1    D3           row 1 of the block: P1 D1 D3
 //! ```
 //!
-//! Which bytes a column holds is as in an ordinary block: they go down the columns.
+//! The bytes of a column are those of an ordinary block: they go down the columns.
 //!
-//! Which width a block has follows from when it was born: the label lists the txgs in which
-//! expansions finished, and each one not after the block's (physical) birth adds a drive.
+//! A block's width follows from its (physical) birth: the label lists the txgs in which expansions
+//! finished, and each one at or before the birth adds a drive.
 //!
-//! While an expansion runs, the uberblock says how far it has come. Rows that end at or before
-//! that offset are found at the new width, all others at the old one. At its very start, sectors
-//! that would overwrite themselves go by way of a scratch copy in the boot area; an uberblock with
-//! that state says that the copy, laid out at the new width, is the one to be read.
+//! While an expansion runs, the uberblock records its progress as an offset. Rows that end at or
+//! before that offset are found at the new width, all others at the old one. At the very start,
+//! sectors would overwrite themselves, so a scratch copy in the boot area holds them, laid out at
+//! the new width. An uberblock with that state makes readers use the scratch copy.
 //!
 //! Copying runs ahead of what the uberblock records. A write to a sector that is copied already, in a row
 //! that is still read at the old width, goes to both places: the second is the column's *shadow*.
@@ -46,7 +46,7 @@ use units::Txg;
 pub struct Reflow {
     /// Everything below is at its new place; bytes of the top-level vdev.
     pub offset: u64,
-    /// Whether what is below is to be read from the scratch copy in the boot area.
+    /// Whether sectors below this offset are read from the scratch copy in the boot area.
     pub scratch: bool,
 }
 
@@ -63,7 +63,7 @@ impl From<Reflow> for ReflowPosition {
     }
 }
 
-/// Where a running expansion is in memory: copying runs ahead of what the uberblock records.
+/// The progress of a running expansion in memory: copying runs ahead of the uberblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReflowPosition {
     /// The uberblock on the drives records this offset: bytes of the top-level vdev.
@@ -74,7 +74,7 @@ pub struct ReflowPosition {
     pub scratch: bool,
 }
 
-/// A raidz that may have been widened: what a label says of it.
+/// A raidz, as its label describes it, that may have been expanded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expandable {
     current: Raidz,
@@ -109,7 +109,8 @@ impl Expandable {
         self.current
     }
 
-    /// How many children it had when it was made; this rules its deflate ratio forever.
+    /// The number of children at its creation. It determines the deflate ratio, which never
+    /// changes.
     pub fn original_width(&self) -> u32 {
         self.original_width
     }
@@ -135,7 +136,7 @@ impl Expandable {
         self.map_during(block, birth, self.reflow.map(ReflowPosition::from))
     }
 
-    /// The same while an expansion has come to `position`. Sectors that are copied already, in rows that
+    /// The map while an expansion is at `position`. Sectors that are copied already, in rows that
     /// are still read at the old width, get [shadows](Map::shadows) at the new width.
     pub fn map_during(
         &self,
@@ -264,7 +265,7 @@ impl Placement<'_> {
         }
         let sector = self.first_sector(row) + index as u64;
         let offset = (sector / physical) << shift;
-        // the copy is no larger than the boot area: what is further down cannot be in it
+        // the copy is no larger than the boot area, so later sectors cannot be in it
         scratch &= offset < BOOT_SIZE;
         Column { child: child(sector % physical), offset, size: 0, data_start: 0, scratch }
     }

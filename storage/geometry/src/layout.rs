@@ -33,16 +33,15 @@ impl Layout {
         }
     }
 
-    /// By how much allocated space is made smaller where a pool tells what is used and available:
-    /// how many bytes of a 128 KiB block there are to each 512 bytes that it takes (rounded down;
-    /// 512 where nothing is lost). A widened raidz keeps the ratio it was made with.
-    /// (`vdev_deflate_ratio`)
+    /// The factor that turns allocated space into used and available space: the number of data
+    /// bytes of a 128 KiB block per 512 allocated bytes (rounded down; 512 where nothing is lost).
+    /// An expanded raidz keeps the ratio of its creation. (`vdev_deflate_ratio`)
     pub fn deflate_ratio(&self) -> u64 {
         let taken = self.asize(1 << 17, Txg::ZERO) >> 9;
         (1 << 17) / taken.max(1)
     }
 
-    /// What `asize` bytes of this vdev count as where a pool tells what is used and available.
+    /// The share of `asize` allocated bytes in the pool's used and available space.
     pub fn deflated(&self, asize: u64) -> u64 {
         (asize >> 9) * self.deflate_ratio()
     }

@@ -1,14 +1,13 @@
-//! Where a block's columns fall on an array, and what an array holds; pure arithmetic.
+//! The place of a block's columns on an array, and an array's capacity; pure arithmetic.
 //!
 //! ```text
-//! file      question it answers
-//! map       the common answer: rows of columns, and which bytes of the block each column holds
-//! stripe    how many sectors of data, parity and padding a block has
-//! raidz     where they fall on raidz1 to 3
-//! expand    the same on a raidz that was widened, or is just being widened
-//! draid     the same on dRAID, and which child stands behind a distributed spare
+//! map       the common result: rows of columns, and the bytes of the block in each column
+//! stripe    the sectors of data, parity and padding of a block
+//! raidz     their places on raidz1 to 3
+//! expand    the same on a raidz that was expanded, or is being expanded
+//! draid     the same on dRAID, and the child of a distributed spare
 //! layout    any of these, or a mirror or a single drive: allocated size, deflate ratio
-//! capacity  what a vdev and a pool of given drives hold
+//! capacity  the capacity of a vdev and of a pool of given drives
 //! ```
 //!
 //! Offsets on a top-level vdev and on its children do not count the labels and the boot area that

@@ -19,7 +19,7 @@ use std::ops::Range;
 use crate::{BOOT_SIZE, Error, LABEL_START, MAX_BLOCK};
 use units::Ashift;
 
-/// A block's place on a top-level vdev: what a DVA and a block pointer say.
+/// A block's place on a top-level vdev, from its DVA and its block pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Where it begins on the top-level vdev, bytes (a DVA's offset).
@@ -116,7 +116,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// An empty map with room for `rows` rows and `padding` sectors that hold nothing.
+    /// An empty map with capacity for `rows` rows and `padding` sectors without data.
     pub(crate) fn with_shape(shape: Shape, padding: usize) -> Self {
         let Shape { rows, width, parity, size } = shape;
         let columns = Vec::with_capacity((rows * width) + padding);
@@ -148,7 +148,7 @@ impl Map {
         }
     }
 
-    /// Says that the padding is zeros on disk that parity covers (dRAID).
+    /// Marks the padding as zeros on disk that parity covers (dRAID).
     pub(crate) fn set_zero_padding(&mut self) {
         self.zero_padding = true;
     }
@@ -160,8 +160,8 @@ impl Map {
         filled.chunks_exact(self.width).map(move |columns| Row { columns, parity })
     }
 
-    /// The sectors that belong to the block's allocation but hold nothing of it, each as a column
-    /// of one sector. They are never read, except for a rebuild where [`Map::zero_padding`].
+    /// The sectors that belong to the block's allocation but hold none of its data, each as a
+    /// column of one sector. They are never read, except for a rebuild where [`Map::zero_padding`].
     pub fn padding(&self) -> &[Column] {
         self.columns.get(self.rows * self.width..).unwrap_or_default()
     }

@@ -24,7 +24,8 @@ use crate::stripe::Stripe;
 use crate::{Error, MAX_BLOCK};
 use units::Ashift;
 
-/// Bit of a block's offset that tells in which MiB a single parity changes places.
+/// The bit of a block's offset that selects each other MiB, in which a single parity changes
+/// places.
 pub(crate) const SWAP_BIT: u64 = 1 << 20;
 
 /// A raidz of one width.

@@ -1,4 +1,4 @@
-//! What all layouts must keep to, and what real pools showed.
+//! Properties of all layouts, and figures of real pools.
 
 mod capacity;
 mod golden;

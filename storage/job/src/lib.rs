@@ -1,9 +1,9 @@
 //! Long work one can watch, slow, stop and resume.
 //!
-//! A [`Job`] is shared between the one who works and the ones who look on: the worker calls
-//! [`Job::step`] after every piece of work and stops when that says so; the others read
-//! [`Progress`] and may [`CancelToken`]. Nothing here knows the time: the worker brings a clock, and
-//! does the waiting that [`RateLimit`] asks for.
+//! A worker and its observers share a [`Job`]. The worker calls [`Job::step`] after every piece of
+//! work and stops when that returns so. The observers read [`Progress`] and may cancel with the
+//! [`CancelToken`]. This crate has no clock: the worker passes one, and sleeps as [`RateLimit`]
+//! demands.
 #![forbid(unsafe_code)]
 
 mod queue;
@@ -25,7 +25,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Adds finished work, in bytes and in items of whatever the job counts.
+    /// Adds finished work, in bytes and in the items that the job counts.
     pub fn add(&self, bytes: u64, items: u64) {
         self.bytes_done.fetch_add(bytes, Relaxed);
         self.items_done.fetch_add(items, Relaxed);
@@ -41,7 +41,7 @@ impl Progress {
         self.bytes_total.load(Relaxed)
     }
 
-    /// Sets how many bytes there are in all; it may change while the work goes on.
+    /// Sets the total bytes; it may change during the work.
     pub fn set_bytes_total(&self, bytes: u64) {
         self.bytes_total.store(bytes, Relaxed);
     }
@@ -51,12 +51,12 @@ impl Progress {
         self.items_done.load(Relaxed)
     }
 
-    /// What the work is at, for people; empty at first.
+    /// The present step of the work, as text for a user; empty at first.
     pub fn message(&self) -> String {
         self.message.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Says what the work is at.
+    /// Sets the present step.
     pub fn set_message(&self, message: impl Into<String>) {
         *self.message.lock().unwrap_or_else(PoisonError::into_inner) = message.into();
     }
@@ -67,7 +67,7 @@ impl Progress {
 pub struct CancelToken(AtomicBool);
 
 impl CancelToken {
-    /// Asks the work to stop.
+    /// Requests that the work stops.
     pub fn cancel(&self) {
         self.0.store(true, Relaxed);
     }
@@ -78,7 +78,7 @@ impl CancelToken {
     }
 }
 
-/// The work was asked to stop.
+/// The work was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the work was stopped on request")]
 pub struct Cancelled;
@@ -93,7 +93,7 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// Sets the limit; 0 is none. It may change while the work goes on.
+    /// Sets the limit; 0 is none. It may change during the work.
     pub fn set_rate(&self, bytes_per_second: u64) {
         self.bytes_per_second.store(bytes_per_second, Relaxed);
     }
@@ -113,7 +113,7 @@ impl RateLimit {
     }
 }
 
-/// One long work: what it has done, whether it should stop, how fast it may go.
+/// A long-running work: its progress, its cancellation and its rate limit.
 #[derive(Debug, Default)]
 pub struct Job {
     /// How far it has come.
@@ -125,8 +125,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// Accounts for a piece of work just done, then asks `clock` for the time and has `sleep` wait
-    /// as long as the pace demands.
+    /// Accounts for a piece of work, then reads `clock` and calls `sleep` for as long as the rate
+    /// limit demands.
     ///
     /// # Errors
     /// [`Cancelled`] if the work should stop; the piece is counted all the same.

@@ -1,9 +1,9 @@
-//! What is still to be done, and by how many it is being done.
+//! A queue of work for several threads.
 //!
-//! Two kinds of work: tasks, such as to walk over something, which make more work, and batches of
-//! what was so found. Whoever is free takes a batch before a task, so that what is waiting stays
-//! little; and who makes batches and finds that enough is waiting does its batch itself. So nobody ever
-//! waits for room.
+//! There are two kinds of work: tasks, such as to walk over something, create more work, and
+//! batches hold the items that tasks found. A free thread takes a batch before a task, so that few
+//! items wait. A thread that finds enough batches waiting does its own batch itself. So no thread
+//! ever waits for space in the queue.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 pub enum Work<B, T> {
     /// Blocks to be examined.
     Batch(B),
-    /// What makes more work.
+    /// A task, which creates more work.
     Task(T),
 }
 
@@ -36,7 +36,7 @@ pub struct Queue<B, T> {
 }
 
 impl<B, T> Queue<B, T> {
-    /// In which at most so many batches wait.
+    /// A queue with at most this many waiting batches.
     pub fn new(max_batches: usize) -> Self {
         let state = State { batches: VecDeque::new(), tasks: VecDeque::new(), active: 0 };
         Self { max_batches, state: Mutex::new(state), change: Condvar::new() }
@@ -60,8 +60,8 @@ impl<B, T> Queue<B, T> {
         oldest
     }
 
-    /// The next work; waits while others may still make some; `None` when there is none left.
-    /// After a task [`Queue::finish_task`] must be said.
+    /// The next work; waits while other threads may still create some; `None` when there is none
+    /// left. After a task the caller must call [`Queue::finish_task`].
     pub fn pop(&self) -> Option<Work<B, T>> {
         let mut state = self.state.lock();
         loop {

@@ -1,4 +1,4 @@
-//! Which ranges of a vdev blocks may have: what a raidz expansion copies.
+//! The ranges of a vdev that blocks may have: a raidz expansion copies these.
 
 use std::ops::Range;
 

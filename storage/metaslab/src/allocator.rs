@@ -18,22 +18,22 @@ use crate::removing_vdev::RemovingVdev;
 use crate::rotor::Rotor;
 use crate::{Class, Error, MetaslabChange, RangeSet, SpaceUsage};
 
-/// Bytes of a gang header, which is what an address of one has allocated.
+/// Bytes of a gang header, the allocated size of a gang address.
 pub(crate) const GANG_HEADER_SIZE: u64 = 512;
 /// A map that is too old as soon as it is read is read again so often.
 const MAX_READS: usize = 8;
 
-/// When one part in so many of what is free on a vdev is kept by a pin, that is too much.
+/// A pin that keeps one part in this many of a vdev's free space is too costly.
 const MAX_PINNED_FRACTION: u64 = 4;
 
-/// What is wanted of the allocator.
+/// A request to the allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct AllocRequest {
     /// Bytes to be stored.
     pub psize: u64,
     /// How often: 1 to 3.
     pub copies: u8,
-    /// What kind of space.
+    /// The class of the space.
     pub class: Class,
     /// The txg that the block is written in.
     pub txg: Txg,
@@ -57,10 +57,10 @@ impl AllocRequest {
     }
 }
 
-/// Somebody who can read the maps of metaslabs.
+/// A reader of metaslabs' space maps.
 pub trait MapReader: Send + Sync {
-    /// What is free in a metaslab, and the txg as of whose sync that is; `None` if its map cannot be
-    /// read.
+    /// The free space of a metaslab, and the txg of that state; `None` if its map is
+    /// unreadable.
     fn read_free_ranges(&self, vdev: VdevId, metaslab: MetaslabId) -> Option<(RangeSet, Txg)>;
 }
 
@@ -70,7 +70,7 @@ pub struct Allocator {
     pub(crate) groups: RwLock<BTreeMap<VdevId, Arc<MetaslabGroup>>>,
     pub(crate) rotors: [Mutex<Rotor>; Class::ALL.len()],
     map_reader: RwLock<Option<Arc<dyn MapReader>>>,
-    /// Held by who reads maps ahead.
+    /// Locked by the thread that reads maps ahead.
     map_read_lock: Mutex<()>,
     pins: Arc<Pins>,
     pub(crate) removed_vdevs: RwLock<BTreeMap<VdevId, Arc<RemovedVdev>>>,
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Allocator {
 }
 
 impl Allocator {
-    /// Of vdevs whose metaslabs are still to be loaded.
+    /// The allocator of vdevs whose metaslabs are not loaded yet.
     pub fn new(tops: Vec<MetaslabGroupSpec>) -> Self {
         let allocator = Self::default();
         for spec in tops {
@@ -100,7 +100,7 @@ impl Allocator {
         *self.map_reader.write() = Some(reader);
     }
 
-    /// Adds a vdev whose metaslabs are still to be loaded.
+    /// Adds a vdev whose metaslabs are not loaded yet.
     pub fn add_vdev(&self, spec: MetaslabGroupSpec) {
         self.insert_vdev(spec, true);
     }
@@ -118,9 +118,9 @@ impl Allocator {
         self.rotors[class as usize].lock().add(top);
     }
 
-    /// Says of metaslabs that are not loaded how many bytes of each are allocated, and log2 of the
-    /// longest free range if that is known, in their order: by this is chosen which to load.
-    /// Sets one aside for embedded logs if there are enough.
+    /// Sets the allocated bytes of each unloaded metaslab, and log2 of the longest free range if
+    /// known, in their order: these decide which to load. Reserves one for embedded logs if there
+    /// are enough.
     pub fn set_metaslab_hints(
         &self,
         vdev: VdevId,
@@ -167,7 +167,7 @@ impl Allocator {
         self.with_metaslab(vdev, metaslab, |slab| slab.extent.clone())
     }
 
-    /// Takes what is free in a metaslab, from its maps as they were when `as_of` was on disk.
+    /// Sets the free space of a metaslab, from its maps as they were when `as_of` was on disk.
     /// [`Error::StaleMap`] if space freed since then has been reused: read them again.
     pub fn load_metaslab(
         &self,
@@ -202,8 +202,8 @@ impl Allocator {
         all.values().flat_map(of).collect()
     }
 
-    /// What no block has in a loaded metaslab once all that was taken to be written is written:
-    /// what its map says if it is written anew.
+    /// The free ranges of a loaded metaslab after all drained changes are written: the content of
+    /// its map if it is rewritten.
     pub fn free_as_written(
         &self,
         vdev: VdevId,
@@ -227,7 +227,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// Room for each copy of a block, on different vdevs where there are several. All copies or
+    /// Allocates each copy of a block, on different vdevs if there are several. All copies or
     /// none.
     pub fn allocate(&self, want: &AllocRequest) -> Result<[Option<Dva>; 3], Error> {
         loop {
@@ -256,8 +256,8 @@ impl Allocator {
         }
     }
 
-    /// Reads the map of a metaslab and loads it, if there is somebody who can read maps. One that
-    /// cannot be read is left alone for some txgs, or until it [may be](Self::try_again).
+    /// Reads the map of a metaslab and loads it, if there is a map reader. An unreadable
+    /// one is not used for some txgs, or until [`Self::retry_unreadable_maps`].
     pub(crate) fn read_and_load(
         &self,
         vdev: VdevId,
@@ -285,8 +285,8 @@ impl Allocator {
         Ok(())
     }
 
-    /// Reads maps of a class, the best first, until so many bytes are known to be free or no map is
-    /// left that can be read: what is said of one that was not read is no promise.
+    /// Loads metaslabs of a class, the best first, until this many bytes are known to be free or no
+    /// readable map is left: an unloaded map's figures are no guarantee.
     pub fn ensure_loaded_free(&self, class: Class, bytes: u64, txg: Txg) {
         if self.loaded_free(class) >= bytes {
             return;
@@ -307,7 +307,7 @@ impl Allocator {
             .sum()
     }
 
-    /// A map that would tell of more.
+    /// The next map to load.
     fn next_unloaded(&self, class: Class, txg: Txg) -> Option<(VdevId, MetaslabId)> {
         let tops = self.groups.read();
         tops.values().filter(|top| top.can_allocate(class)).find_map(|top| {
@@ -366,8 +366,8 @@ impl Allocator {
         }
     }
 
-    /// The largest block for which there is room in one piece, in one copy: bytes to be stored.
-    /// Of metaslabs that are loaded.
+    /// The largest block that fits in one piece, in one copy: stored bytes, of loaded
+    /// metaslabs.
     pub fn largest_free_block(&self, class: Class) -> u64 {
         let of = |class: &Class| {
             let rotor = self.rotors[*class as usize].lock();
@@ -378,7 +378,7 @@ impl Allocator {
         class.fallback_order().iter().map(of).max().unwrap_or(0)
     }
 
-    /// Allocates just what a block has that the maps do not know of: one of an intent log.
+    /// Allocates a block that the maps do not have: one of an intent log.
     pub fn claim(&self, dva: &Dva, txg: Txg) -> Result<(), Error> {
         let top = self.group(dva.vdev)?;
         let range = dva_range(&top, dva);
@@ -399,8 +399,8 @@ impl Allocator {
         Err(Error::NotFree { vdev, offset, length })
     }
 
-    /// Takes back an allocation of `txg` whose write failed, or that was not used: nothing points
-    /// there.
+    /// Undoes an allocation of `txg` whose write failed, or that was not used: no pointer
+    /// refers to it.
     pub fn unallocate(&self, dva: &Dva, txg: Txg) -> Result<(), Error> {
         let top = self.group(dva.vdev)?;
         let range = dva_range(&top, dva);
@@ -418,8 +418,8 @@ impl Allocator {
         self.groups.read().values().any(|top| top.state.lock().is_dirty(txg))
     }
 
-    /// Takes what `txg` changed since this was last asked, to be written to space maps, which may
-    /// change something again: ask until there is nothing.
+    /// Drains the changes of `txg` since the last call, to be written to space maps, which may
+    /// change something again: call it until it returns nothing.
     pub fn drain_changes(&self, txg: Txg) -> Vec<MetaslabChange> {
         let mut all = Vec::new();
         for top in self.groups.read().values() {
@@ -431,7 +431,7 @@ impl Allocator {
         all
     }
 
-    /// A txg is on disk, all its changes in space maps. What it freed may be used when two more
+    /// A txg is on disk, all its changes in space maps. Its frees become allocatable when two more
     /// are.
     pub fn mark_synced(&self, txg: Txg) {
         let kept = self.pins.min_pinned_txg();
@@ -449,25 +449,26 @@ impl Allocator {
         }
     }
 
-    /// Keeps what is freed from now on from being used, as long as the pin is not dropped: what the
-    /// last txg leads to, which is `synced`, can be read and written in its place meanwhile.
+    /// Pins the blocks freed from now on: they are not reused before the pin is dropped. The blocks
+    /// of the txg `synced` can be read, and repaired in place, meanwhile.
     pub fn pin(&self, synced: Txg) -> Pin {
         Pins::add_pin(&self.pins, synced)
     }
 
-    /// Room is short: who holds a pin is asked to drop it, and waited for.
+    /// Space is short: requests the release of pins, and waits for it.
     pub fn wait_for_pins(&self) {
         self.pins.wait_for_release();
     }
 
-    /// What is used of a vdev.
+    /// The used space of a vdev.
     pub fn vdev_usage(&self, vdev: VdevId) -> Result<SpaceUsage, Error> {
         let top = self.group(vdev)?;
         let state = top.state.lock();
         Ok(sum_usage(state.metaslabs.iter()))
     }
 
-    /// What is used of each metaslab of a vdev that is not kept for embedded logs; with its number.
+    /// The used space of each metaslab of a vdev that is not reserved for embedded logs; with its
+    /// number.
     pub fn metaslab_usage(&self, vdev: VdevId) -> Result<Vec<(usize, SpaceUsage)>, Error> {
         let top = self.group(vdev)?;
         let state = top.state.lock();
@@ -483,12 +484,12 @@ impl Allocator {
         of_class.map(|(vdev, _)| *vdev).collect()
     }
 
-    /// What a vdev is for.
+    /// The class of a vdev.
     pub fn vdev_class(&self, vdev: VdevId) -> Result<Class, Error> {
         Ok(self.group(vdev)?.spec.class)
     }
 
-    /// What is used of a class.
+    /// The used space of a class.
     pub fn class_usage(&self, class: Class) -> SpaceUsage {
         let rotor = self.rotors[class as usize].lock();
         let mut all = SpaceUsage::default();

@@ -1,9 +1,9 @@
 //! The checkpoint of a pool: blocks that it leads to and that are freed stay allocated.
 //!
-//! A block belongs to the checkpoint if it was born in the checkpoint's txg or before. When such a block
-//! is freed, its ranges stay allocated in their metaslabs. They are handed out by
-//! [`Allocator::drain_checkpointed`], to be written to the checkpoint's space map of their vdev. A discard
-//! of the checkpoint frees them ([`Allocator::free_checkpointed`]).
+//! A block belongs to the checkpoint if it was born in the checkpoint's txg or before. When such a
+//! block is freed, its ranges stay allocated in their metaslabs. [`Allocator::drain_checkpointed`]
+//! returns them, to be written to the checkpoint's space map of their vdev. A discard of the
+//! checkpoint frees them ([`Allocator::free_checkpointed`]).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -64,7 +64,7 @@ impl Checkpoint {
 }
 
 impl Allocator {
-    /// Has the pool a checkpoint of a txg from now on. Nothing may have been freed since that txg.
+    /// Sets the pool's checkpoint. Nothing may have been freed since its txg.
     pub fn set_checkpoint(&self, txg: Txg) {
         self.checkpoint.txg.store(txg.get(), Ordering::Release);
     }
@@ -128,7 +128,7 @@ impl Allocator {
         by_vdev
     }
 
-    /// Notes how many bytes of a vdev only the checkpoint uses, as its space map says.
+    /// Sets the bytes of a vdev that only the checkpoint uses, from its space map.
     pub fn set_checkpointed_bytes(&self, vdev: VdevId, bytes: u64) {
         self.checkpoint.bytes.lock().insert(vdev, bytes);
     }

@@ -1,6 +1,6 @@
-//! Classes of space: what is kept apart from what.
+//! Allocation classes.
 
-/// What a top-level vdev, or a metaslab of it, is for.
+/// The class of a top-level vdev, or of a metaslab of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Class {
     /// Everything that has no place of its own.

@@ -5,13 +5,13 @@ use units::{MetaslabId, VdevId};
 /// Why space could not be had, or given back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// No metaslab has so much in one piece (a smaller piece may be had).
+    /// No metaslab has this much in one piece (a smaller piece may be available).
     #[error("no space for a block of {psize} bytes")]
     NoSpace {
         /// Bytes of the block.
         psize: u64,
     },
-    /// Only a metaslab whose map was not read yet may have room.
+    /// Only a metaslab whose map was not read yet may have the space.
     #[error("metaslab {metaslab} of vdev {vdev} is not loaded")]
     NotLoaded {
         /// The vdev.
@@ -19,7 +19,7 @@ pub enum Error {
         /// Its metaslab.
         metaslab: MetaslabId,
     },
-    /// The map that was read is older than what was reused since: it must be read again.
+    /// The map is older than reused space: it must be read again.
     #[error("the map of metaslab {metaslab} of vdev {vdev} was read too long ago")]
     StaleMap {
         /// The vdev.
@@ -27,7 +27,7 @@ pub enum Error {
         /// Its metaslab.
         metaslab: MetaslabId,
     },
-    /// There is no such place.
+    /// The address does not exist.
     #[error("vdev {vdev} has no {length} bytes at {offset:x} in one metaslab")]
     InvalidRange {
         /// The vdev.
@@ -37,7 +37,7 @@ pub enum Error {
         /// Bytes.
         length: u64,
     },
-    /// What is to be freed is free, in part at least (Corrupt).
+    /// The range to free is at least partly free already (Corrupt).
     #[error("{length} bytes at {offset:x} of vdev {vdev} are freed, but are not allocated")]
     NotAllocated {
         /// The vdev.
@@ -47,7 +47,7 @@ pub enum Error {
         /// Bytes.
         length: u64,
     },
-    /// What is to be claimed belongs to another block, in part at least (Corrupt).
+    /// The range to claim belongs at least partly to another block (Corrupt).
     #[error("{length} bytes at {offset:x} of vdev {vdev} are claimed, but are not free")]
     NotFree {
         /// The vdev.

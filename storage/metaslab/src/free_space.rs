@@ -1,23 +1,23 @@
 //! The free ranges of a metaslab, by place and by size.
 //!
-//! While there is room, blocks of like alignment are laid one after the other (first fit from a
-//! cursor for each alignment); once the metaslab is fragmented or nearly full, into the range that
-//! fits best among a few, so that the large ones stay whole.
+//! In an unfragmented metaslab, blocks of equal alignment are allocated one after the other (first
+//! fit from a cursor for each alignment). In a fragmented or nearly full one, best fit among a few
+//! ranges keeps large ranges whole.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::RangeSet;
 
-/// A range of free space is in the bucket of the power of two that it has room for.
+/// A free range is in the bucket of the largest power of two that fits it.
 const BUCKETS: usize = 64;
-/// So many ranges are looked at from a cursor on.
+/// The ranges examined from a cursor on.
 const MAX_CURSOR_SCAN: usize = 32;
-/// So many ranges of the size's own bucket are looked at before a larger one is broken.
+/// The ranges of the size's own bucket examined before a larger one is split.
 const MAX_BUCKET_SCAN: usize = 32;
-/// Below this there is no range worth keeping whole for a sequence of blocks.
+/// Below this no range is worth keeping whole for a sequence of blocks.
 const FIRST_FIT_MIN_RANGE: u64 = 128 << 10;
-/// Below one part in so many, what is free is given by best fit.
+/// If less than one part in this many is free, best fit is used.
 const BEST_FIT_FRACTION: u64 = 25;
 
 /// The free ranges of a metaslab.
@@ -29,7 +29,7 @@ pub(crate) struct FreeSpace {
     /// Which buckets hold any, a bit each.
     bucket_mask: u64,
     cursors: [u64; BUCKETS],
-    /// A size for which there was no room, and there is none for larger ones either.
+    /// A size that does not fit, and neither do larger ones.
     min_failed_size: u64,
     /// Bytes of the metaslab.
     size: u64,

@@ -11,12 +11,12 @@ use units::{Ashift, MetaslabId, MinusOrZero, Txg, VdevId};
 use crate::metaslab::{ChangedRanges, Metaslab};
 use crate::{Class, Error, RangeSet};
 
-/// Bytes that a block of so many takes on a vdev if it is born in a txg, parity and padding included.
+/// Allocated bytes of a block on a vdev if it is born in a txg, parity and padding included.
 pub type AsizeFn = Arc<dyn Fn(u64, Txg) -> u64 + Send + Sync>;
 
 /// A vdev with more metaslabs than this keeps one of them for logs.
 const EMBEDDED_LOG_MIN_METASLABS: usize = 64;
-/// Copies of a block on one vdev lie one part in so many of it apart, if that can be.
+/// Copies of a block on one vdev are at least one part in this many of it apart, if possible.
 const COPY_DISTANCE_FRACTION: usize = 8;
 /// Ranges longer than this are all alike to the choice of a metaslab.
 const MAX_RANKED_BUCKET: u32 = 27;
@@ -26,7 +26,7 @@ const MAX_RANKED_BUCKET: u32 = 27;
 pub struct MetaslabGroupSpec {
     /// Which vdev.
     pub vdev: VdevId,
-    /// What it is for: any but [`Class::EmbeddedLog`], which it gets by itself.
+    /// Its class: any but [`Class::EmbeddedLog`], which it gets by itself.
     pub class: Class,
     /// Bytes for data.
     pub asize: u64,
@@ -34,12 +34,12 @@ pub struct MetaslabGroupSpec {
     pub metaslab_shift: u32,
     /// Its sectors.
     pub ashift: Ashift,
-    /// Metaslabs begin and end at multiples of so many bytes: a row of a group on dRAID, a sector
+    /// Metaslabs begin and end at multiples of this many bytes: a row of a group on dRAID, a sector
     /// elsewhere.
     pub alignment: u64,
-    /// How many drives' worth of data a stripe has: so much more is laid there in a run.
+    /// The data columns of a stripe: this many times more is allocated in a run.
     pub data_width: u32,
-    /// What a block takes there.
+    /// The allocated size of a block there.
     pub asize_fn: AsizeFn,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct MetaslabGroup {
     pub(crate) state: Mutex<GroupState>,
 }
 
-/// What changes in it.
+/// Its mutable state.
 #[derive(Debug, Default)]
 pub(crate) struct GroupState {
     pub(crate) metaslabs: Vec<Metaslab>,
@@ -71,17 +71,17 @@ pub(crate) struct GroupState {
     /// Which metaslabs have changes that were not taken, or something that waits.
     dirty_by_txg: Vec<(Txg, BTreeSet<usize>)>,
     with_deferred: BTreeSet<usize>,
-    /// A size for which there is no room in any loaded metaslab: but for logs, and for them.
+    /// A size that fits no loaded metaslab: for other classes than logs, and for logs.
     min_failed_size: [u64; 2],
 }
 
-/// What came of looking for room in a vdev.
+/// The result of an allocation on a vdev.
 pub(crate) enum AllocResult {
-    /// It is there, at that offset.
+    /// It succeeded, at that offset.
     Offset(u64),
-    /// Only this one may have room, but was not read yet.
+    /// Only this one may have the space, but was not loaded yet.
     NeedsLoad(MetaslabId),
-    /// There is no room.
+    /// There is no space.
     NoSpace,
 }
 
@@ -113,7 +113,7 @@ impl MetaslabGroup {
         (self.spec.asize_fn)(psize, birth)
     }
 
-    /// Counts again what may be allocated.
+    /// Recounts the allocatable bytes.
     pub(crate) fn update_available(&self, state: &GroupState) {
         let of = |slab: &Metaslab| slab.available() - slab.unreadable_bytes();
         let log = state.log_index.and_then(|at| state.metaslabs.get(at)).map_or(0, of);
@@ -122,7 +122,7 @@ impl MetaslabGroup {
         self.available[1].store(log, Ordering::Relaxed);
     }
 
-    /// Room for `size` bytes, far from the offsets `others`, where copies of the same block are.
+    /// Allocates `size` bytes, far from the offsets `others` of other copies of the block.
     pub(crate) fn allocate(
         &self,
         class: Class,
@@ -149,7 +149,7 @@ fn lane_index(class: Class) -> usize {
 }
 
 impl GroupState {
-    /// Adds the metaslabs that the vdev has room for and has not yet.
+    /// Adds the metaslabs of the vdev's new space.
     pub(crate) fn add_metaslabs(&mut self, spec: &MetaslabGroupSpec) {
         let size = 1_u64.checked_shl(spec.metaslab_shift).unwrap_or(0);
         let count = units::to_usize(spec.asize.checked_div(size).unwrap_or(0));
@@ -202,7 +202,7 @@ impl GroupState {
         self.best_unloaded(log, size, txg).map_or(AllocResult::NoSpace, AllocResult::NeedsLoad)
     }
 
-    /// The best metaslab that may hold so much, as far as is known without its map.
+    /// The best unloaded metaslab that may fit this much.
     pub(crate) fn best_unloaded(&self, log: bool, size: u64, txg: Txg) -> Option<MetaslabId> {
         let all = self.metaslabs_in_lane(log).filter(|at| self.can_fit(*at, size, txg));
         all.max_by_key(|at| self.rank(*at)).map(metaslab_id)
@@ -224,8 +224,8 @@ impl GroupState {
         loaded.map(|at| self.metaslabs[at].available()).sum()
     }
 
-    /// Looks through all loaded metaslabs, the best first, those that are far from other copies
-    /// before those that are not.
+    /// Searches all loaded metaslabs, the best first, those that are far from other copies
+    /// before the others.
     fn search_loaded(&mut self, log: bool, size: u64, txg: Txg, others: &[u64]) -> Option<u64> {
         let holds = |at: &usize| {
             let slab = &self.metaslabs[*at];
@@ -244,7 +244,7 @@ impl GroupState {
         None
     }
 
-    /// How good a metaslab is to go on in: whether it has long ranges, how empty it is in eighths,
+    /// How good a metaslab is to continue in: whether it has long ranges, how empty it is in eighths,
     /// and, as outer tracks are faster, how near to the start it lies.
     fn rank(&self, at: usize) -> (u32, u64, std::cmp::Reverse<usize>) {
         let slab = &self.metaslabs[at];

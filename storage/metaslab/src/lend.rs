@@ -1,4 +1,4 @@
-//! Free ranges that are lent to somebody who writes to them without allocating, or discards them.
+//! Free ranges lent to a user that writes to them without allocating, or discards them.
 //!
 //! A lent range is not allocated to blocks until it is returned. Space maps have it as free all the time.
 

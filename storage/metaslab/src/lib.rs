@@ -1,4 +1,4 @@
-//! Free space: who may write where, and when what was freed may be used again.
+//! Free space: allocation, and the time when freed space may be allocated again.
 //!
 //! All in memory, no I/O: `spa` reads space maps and [loads](Allocator::load_metaslab) them, takes the
 //! [changes](Allocator::drain_changes) of each txg and writes them down. An [`Allocator`] has
@@ -16,8 +16,8 @@
 //! checkpoint  freed blocks that the pool's checkpoint keeps
 //! ```
 //!
-//! What must hold (`tests/it`): no byte is given out twice; none is lost; nothing that was freed is
-//! given out before its txg and two more are on disk.
+//! Invariants (`tests/it`): no byte is allocated twice; none is lost; freed space is not
+//! allocated before its txg and two more are on disk.
 #![forbid(unsafe_code)]
 
 mod allocated;

@@ -23,28 +23,28 @@ const DEFERRED_TXGS: u64 = 2;
 pub(crate) struct Metaslab {
     /// Its bytes in the vdev.
     pub(crate) extent: Range<u64>,
-    /// What is free and may be allocated; `None` before the map was read.
+    /// The allocatable space; `None` before the map was read.
     free: Option<Box<FreeSpace>>,
-    /// What was freed and may not be used yet.
+    /// Freed space that may not be allocated yet.
     defer_ranges: RangeSet,
     /// The same by the txg that freed it, oldest first.
     defer_by_txg: Vec<(Txg, Vec<Range<u64>>)>,
     /// Free ranges that are lent: they are not allocated until they are returned.
     lent: RangeSet,
-    /// What was not yet given to be written, by txg.
+    /// Changes that were not drained yet, by txg.
     pending: Vec<(Txg, PendingChanges)>,
     /// Bytes allocated.
     pub(crate) allocated: u64,
     /// The txg of the newest range that was freed and was dropped since there was no map yet.
     dropped_txg: Txg,
-    /// log2 of the longest range, as was said of it before the map was read.
+    /// log2 of the longest free range, known before the map was read.
     pub(crate) largest_bucket_hint: Option<u32>,
     /// Its map could not be read: nothing is allocated here.
     read_backoff: Option<ReadBackoff>,
 }
 
-/// A map that could not be read is read again after a txg, then after two, and so on up to this: a
-/// drive that is gone for good must not cost a read in each, one that hiccuped may be whole at once.
+/// An unreadable map is read again after a txg, then after two, and so on up to this. A
+/// lost drive must not cost a read in each txg; a transient error may be over at once.
 const MAX_BACKOFF_TXGS: u64 = 64;
 
 /// How long a map that could not be read is left alone.
@@ -56,7 +56,7 @@ struct ReadBackoff {
     delay: u64,
 }
 
-/// What happened in a metaslab and is in no map yet.
+/// The changes of a metaslab that are in no map yet.
 #[derive(Debug, Default)]
 struct PendingChanges {
     allocated: Vec<Range<u64>>,
@@ -127,7 +127,7 @@ impl Metaslab {
         !self.is_loaded() && self.read_backoff.is_none_or(|unreadable| unreadable.retry_txg <= txg)
     }
 
-    /// Bytes that nobody has, and that cannot be allocated as the map cannot be read.
+    /// Free bytes that cannot be allocated because the map is unreadable.
     pub(crate) fn unreadable_bytes(&self) -> u64 {
         if self.read_backoff.is_some() { self.available() } else { 0 }
     }
@@ -148,15 +148,15 @@ impl Metaslab {
         self.free.as_ref().map_or(0, |free| free.largest_range())
     }
 
-    /// What no block has once all that was taken to be written is written, as the map will say it.
+    /// The free space after all drained changes are written, as the map will have it.
     pub(crate) fn free_as_written(&self) -> Option<RangeSet> {
         let free = self.free.as_ref()?;
         let mut all = free.ranges().clone();
         for range in self.defer_ranges.iter().chain(self.lent.iter()) {
             all.insert(range);
         }
-        // what was not taken has not happened yet, frees before allocations: what came and went
-        // was free before
+        // undo the changes that were not drained yet, frees before allocations: a range that was
+        // allocated and freed was free before
         for range in self.pending.iter().flat_map(|(_, pending)| &pending.freed) {
             all.remove(range);
         }
@@ -203,7 +203,7 @@ impl Metaslab {
         Some(counts)
     }
 
-    /// Takes what is free from a map that is as of `as_of`; `false` where that is too old.
+    /// Loads the free space of a map as of `as_of`; `false` if that is too old.
     pub(crate) fn load(&mut self, mut free: RangeSet, as_of: Txg) -> bool {
         if self.is_loaded() {
             return true;
@@ -288,8 +288,8 @@ impl Metaslab {
         append_range(&mut self.pending_mut(txg).freed, range);
     }
 
-    /// Takes back an allocation of `txg` that nobody knows of. Gives `false` where it was given
-    /// out to be written already: then it can only be freed.
+    /// Undoes an allocation of `txg` that no pointer refers to. Returns `false` if it was drained
+    /// already: then it can only be freed.
     pub(crate) fn unallocate(&mut self, range: Range<u64>, txg: Txg) -> bool {
         let here = |all: &[Range<u64>]| {
             all.iter().rev().any(|one| one.start <= range.start && range.end <= one.end)
@@ -317,8 +317,8 @@ impl Metaslab {
         &mut self.pending[at].1
     }
 
-    /// Takes what a txg changed since this was last asked. A range that came and went in between
-    /// is not told.
+    /// Drains the changes of a txg since the last call. A range that was allocated and freed in
+    /// between is left out.
     pub(crate) fn drain_changes(&mut self, txg: Txg) -> Option<ChangedRanges> {
         self.assert_totals();
         let at = self.pending.iter().position(|(of, _)| *of == txg)?;

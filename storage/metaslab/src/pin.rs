@@ -1,5 +1,5 @@
-//! Keeping what is freed from being used again, for who walks over the state of a txg while others
-//! are written: all that it leads to stays where it is, and can be read, and written in its place.
+//! Keeps freed blocks from being reused, for a walk over the state of a txg while others
+//! are synced: all its blocks stay in place, and can be read and repaired.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ pub(crate) struct Pins {
 #[derive(Debug, Default)]
 struct PinTable {
     next_id: u64,
-    /// What each pin keeps, the older pins first.
+    /// The pinned txgs, the older pins first.
     txgs: BTreeMap<u64, Txg>,
 }
 
-/// As long as this is there, nothing that is freed after its txg is used again.
+/// While this exists, no block freed after its txg is reused.
 #[derive(Debug)]
 pub struct Pin {
     pins: Arc<Pins>,
@@ -42,12 +42,12 @@ impl Pins {
         Pin { pins: Arc::clone(this), id: number }
     }
 
-    /// What is freed after that txg is kept.
+    /// Pins the blocks freed after that txg.
     pub(crate) fn min_pinned_txg(&self) -> Option<Txg> {
         self.table.lock().txgs.values().min().copied()
     }
 
-    /// Asks for the pins to be dropped.
+    /// Requests the release of the pins.
     pub(crate) fn request_release(&self) {
         self.release_requested.store(true, Ordering::Release);
     }
@@ -64,7 +64,7 @@ impl Pins {
 }
 
 impl Pin {
-    /// Whether others are short of room, so that it should be dropped soon.
+    /// Whether space is short, so that the pin should be dropped soon.
     pub fn is_release_requested(&self) -> bool {
         self.pins.release_requested.load(Ordering::Acquire)
     }
@@ -86,7 +86,7 @@ mod tests {
     use super::Pins;
 
     #[test]
-    fn the_oldest_pin_counts_and_later_ones_keep_nobody_waiting() {
+    fn only_the_oldest_pin_blocks_reuse() {
         let pins = Arc::new(Pins::default());
         let [old, new] = [7, 9].map(|txg| Pins::add_pin(&pins, Txg::new(txg)));
         assert_eq!(pins.min_pinned_txg(), Some(Txg::new(7)));

@@ -1,7 +1,7 @@
 //! A set of byte ranges: disjoint, joined where they touch.
 //!
-//! Kept by their ends, so that taking from the front of a range, which is what allocation does,
-//! changes an entry where it stands.
+//! Ranges are keyed by their ends, so that an allocation from the front of a range changes its
+//! entry in place.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

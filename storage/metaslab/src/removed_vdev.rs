@@ -1,8 +1,8 @@
-//! Vdevs that were removed: blocks keep their addresses there, and what they have lies elsewhere.
+//! Removed vdevs: blocks keep their addresses there, and their data is elsewhere.
 //!
-//! Freeing such a block frees what it has where that lies now. Its old address is obsolete then, and
-//! so is each on the way, where one removed vdev leads to another: the pool keeps maps of that
-//! ([`Allocator::drain_obsolete`]), by which the real system shortens the way.
+//! Freeing such a block frees its data's new location. Its old address is then obsolete, and so is
+//! each address on the way, if one removed vdev leads to another. The pool keeps maps of obsolete
+//! addresses ([`Allocator::drain_obsolete`]), by which the real system condenses the mapping.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -44,7 +44,7 @@ impl Allocator {
         self.removed_vdevs.write().insert(vdev, Arc::new(removed));
     }
 
-    /// Frees what a copy of a block has that has its address on a removed vdev; `None` if it has
+    /// Frees the new location of a block copy whose address is on a removed vdev; `None` if it is
     /// not.
     pub(crate) fn free_remapped(
         &self,
@@ -76,15 +76,15 @@ impl Allocator {
         Ok(())
     }
 
-    /// Notes that an address on a removed vdev is obsolete: nothing points there any more, but what was
-    /// moved from there is still somebody's.
+    /// Marks an address on a removed vdev as obsolete: no pointer has it any more, but the moved
+    /// data is still referenced.
     pub fn mark_obsolete(&self, dva: &Dva, txg: Txg) {
         if let Some(removed) = self.removed_vdevs.read().get(&dva.vdev) {
             removed.obsolete.lock().entry(txg).or_default().insert(removed.dva_range(dva));
         }
     }
 
-    /// Takes the addresses on removed vdevs that became obsolete in `txg` since this was last asked.
+    /// Drains the addresses on removed vdevs that became obsolete in `txg` since the last call.
     pub fn drain_obsolete(&self, txg: Txg) -> Vec<(VdevId, RangeSet)> {
         let removed = self.removed_vdevs.read();
         let taken = removed

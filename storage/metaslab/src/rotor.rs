@@ -1,8 +1,9 @@
-//! Which vdev is next: each gets a run of blocks in turn, longer the more space it has left.
+//! The choice of the next vdev: each gets a run of blocks in turn, longer the more space it has
+//! left.
 //!
 //! Runs are long enough that a drive sees sequences, and short enough that all drives have work.
-//! As a run's length goes with the free space, vdevs fill up at the same time. What a block takes
-//! beyond a run's end is remembered as a debt of the vdev's next turns.
+//! A run's length is proportional to the free space, so vdevs fill up at the same time. Blocks that
+//! exceed a run's end are a debt of the vdev's next runs.
 
 use std::sync::Arc;
 
@@ -13,12 +14,12 @@ use crate::group::MetaslabGroup;
 
 /// Bytes of a run for each data drive of an average vdev, on a vdev with as much free space as the average.
 const RUN_SIZE: u64 = 1 << 20;
-/// No run is longer, and no debt larger, than so many average runs.
+/// The longest run, and the largest debt, in average runs.
 const MAX_RUN_FACTOR: u64 = 16;
-/// One that has the average at least is out of debt after so many turns.
+/// A vdev with at least the average is out of debt after this many runs.
 const MAX_TURNS: usize = 32;
 
-/// The vdevs of a class, and whose turn it is.
+/// The vdevs of a class, and the present one.
 #[derive(Debug, Default)]
 pub(crate) struct Rotor {
     groups: Vec<Arc<MetaslabGroup>>,
@@ -45,7 +46,7 @@ impl Rotor {
         &self.groups
     }
 
-    /// The index of the vdev whose turn it is; 0 if there is none.
+    /// The index of the present vdev; 0 if there is none.
     pub(crate) fn next_index(&mut self, class: Class) -> usize {
         for _ in 0..self.groups.len() * MAX_TURNS {
             if self.credits[self.current] > 0 {
@@ -73,7 +74,7 @@ impl Rotor {
         *credit = (*credit - bytes).max(-most);
     }
 
-    /// The vdev at this index had no room: the turn is another's.
+    /// The vdev at this index had no space: continue with the next.
     pub(crate) fn skip(&mut self, index: usize) {
         self.credits[index] = self.credits[index].min(0);
     }

@@ -162,10 +162,10 @@ impl std::fmt::Display for Compression {
     }
 }
 
-/// What an encrypted dataset adds to a block pointer.
+/// The fields that an encrypted dataset adds to a block pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Protection {
-    /// Nothing: the dataset is not encrypted.
+    /// None: the dataset is not encrypted.
     None,
     /// A level-0 block of an encrypted type: its bytes are ciphered.
     Encrypted {
@@ -203,7 +203,7 @@ pub struct Regular {
     pub compression: Compression,
     /// How its checksum is computed.
     pub checksum: Checksum,
-    /// What the block is part of.
+    /// The type of the object that the block is part of.
     pub kind: ObjectType,
     /// Its height in the object's tree.
     pub level: Level,
@@ -229,7 +229,7 @@ impl Regular {
         self.dvas.iter().flatten().copied()
     }
 
-    /// Whether only half of the checksum is there, a MAC having taken the place of the rest.
+    /// Whether the checksum is truncated because a MAC takes the other half.
     pub const fn has_half_sum(&self) -> bool {
         !matches!(self.protection, Protection::None | Protection::Objset)
     }
@@ -249,7 +249,7 @@ pub struct Embedded {
     pub lsize: u32,
     /// How the stored bytes were made.
     pub compression: Compression,
-    /// What the block is part of.
+    /// The type of the object that the block is part of.
     pub kind: ObjectType,
     /// Its height in the object's tree.
     pub level: Level,
@@ -259,16 +259,16 @@ pub struct Embedded {
     pub order: Order,
 }
 
-/// Nothing was ever written there, or zeros, or it was punched out.
+/// A hole: the block was never written, is all zeros, or was punched out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hole {
     /// The txg in which it became a hole; 0 where that is not known.
     pub birth: Txg,
-    /// Its height, where known.
+    /// Its level, if known.
     pub level: Level,
     /// The size of the hole, where known: that of the block it stands for.
     pub lsize: u32,
-    /// What it is part of, where known.
+    /// The type of its object, if known.
     pub kind: ObjectType,
 }
 
@@ -302,7 +302,7 @@ fn byte(word: u64, low: u32) -> u8 {
 impl Blkptr {
     /// Bytes on disk.
     pub const SIZE: usize = 128;
-    /// What a pointer can hold itself.
+    /// The content of an embedded pointer.
     pub const PAYLOAD: usize = 112;
     /// A hole that was never anything else.
     pub const EMPTY: Self =
@@ -367,7 +367,7 @@ impl Blkptr {
         let mut payload = Vec::with_capacity(Self::PAYLOAD);
         for (index, word) in words.iter().enumerate() {
             if index != 6 && index != 10 {
-                // eight bytes make a number, the first of them its lowest, whoever stores that
+                // eight bytes form a number, lowest byte first, on every machine
                 payload.extend_from_slice(&word.to_le_bytes());
             }
         }
@@ -453,7 +453,7 @@ impl Blkptr {
         }
     }
 
-    /// What it is part of.
+    /// The type of the object that it is part of.
     pub fn kind(&self) -> ObjectType {
         match self {
             Self::Hole(hole) | Self::Redacted(hole) => hole.kind,

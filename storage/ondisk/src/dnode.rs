@@ -36,16 +36,16 @@ use units::BlockId;
 
 use crate::{Blkptr, Error, ObjectType, Order, Reader, Result};
 
-/// What an object is (dnode_phys_t).
+/// A dnode: the description of an object (dnode_phys_t).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dnode {
-    /// What the object is made of.
+    /// The type of the object.
     pub kind: ObjectType,
     /// log2 of the size of an indirect block in bytes (dn_indblkshift).
     pub indirect_shift: u8,
-    /// Height of the tree: 1 where the pointers are those of data blocks (dn_nlevels).
+    /// Levels of the tree: 1 if the pointers are those of data blocks (dn_nlevels).
     pub levels: u8,
-    /// What the bonus is made of.
+    /// The type of the bonus.
     pub bonus_kind: ObjectType,
     /// The checksum's number for new blocks; 0 inherits (dn_checksum).
     pub checksum: u8,
@@ -65,10 +65,10 @@ pub struct Dnode {
     pub pointers: Vec<Blkptr>,
     /// The bonus as it stands, in the order `order`.
     pub bonus: Vec<u8>,
-    /// What stands behind the bonus in its area. The bonus area of a dnode that was not decrypted is ciphertext up
-    /// to its end; of other dnodes this is empty.
+    /// The bytes behind the bonus in its area. The bonus area of an undecrypted dnode is ciphertext
+    /// up to its end; for other dnodes this is empty.
     pub bonus_tail: Vec<u8>,
-    /// Where the bonus goes on (SA only).
+    /// The spill block, which continues the bonus (SA only).
     pub spill: Option<Blkptr>,
     /// The order of the numbers in the bonus.
     pub order: Order,
@@ -148,7 +148,7 @@ impl Dnode {
         }
     }
 
-    /// Reads the dnode at the start of `bytes`, which may go on behind it; `None` if the slot is
+    /// Reads the dnode at the start of `bytes`, which may continue behind it; `None` if the slot is
     /// free.
     pub fn parse(bytes: &[u8], order: Order) -> Result<Option<Self>> {
         let mut reader = Reader::new("dnode", bytes, order);
@@ -221,7 +221,8 @@ impl Dnode {
         }))
     }
 
-    /// Keeps what stands behind the bonus in its area. `bytes` begin with the dnode, which was parsed from them.
+    /// Keeps the bytes behind the bonus in its area. `bytes` begin with the dnode, which was parsed
+    /// from them.
     pub fn keep_bonus_tail(&mut self, bytes: &[u8]) {
         let space = self.bonus_space();
         let spill = if self.spill.is_some() { Blkptr::SIZE } else { 0 };
@@ -246,7 +247,7 @@ impl Dnode {
     }
 }
 
-/// What stands behind the fixed fields.
+/// The space behind the fixed fields.
 struct Tail {
     pointers: Vec<Blkptr>,
     bonus: Vec<u8>,
@@ -319,7 +320,7 @@ mod tests {
         let dnode = Dnode::parse(&bytes, Order::Little).unwrap().unwrap();
         assert_eq!(dnode.spill.as_ref(), dnode.pointers.first());
         assert_eq!((dnode.bonus, dnode.slots), (vec![7; 15000], 32));
-        // it may not reach beyond its block, nor the bonus beyond it
+        // it must not reach beyond its block, nor the bonus beyond it
         assert!(Dnode::parse(&bytes[..16383], Order::Little).is_err());
         bytes[10..12].copy_from_slice(&16384_u16.to_le_bytes());
         assert!(Dnode::parse(&bytes, Order::Little).is_err());

@@ -24,7 +24,7 @@ pub struct Dva {
     pub offset: u64,
     /// Bytes allocated there, parity and padding included.
     pub asize: u64,
-    /// Whether a gang header is there instead of the block.
+    /// Whether a gang header is at the address instead of the block.
     pub gang: bool,
 }
 
@@ -32,7 +32,7 @@ pub struct Dva {
 const OFFSET_MASK: u64 = (1 << 54) - 1;
 
 impl Dva {
-    /// Reads the two words; `None` where both are 0 and there is no address.
+    /// Reads the two words; `None` if both are 0.
     pub fn read(reader: &mut Reader<'_>) -> Result<Option<Self>> {
         let [first, second] = reader.words()?;
         Ok(Self::from_words(first, second))

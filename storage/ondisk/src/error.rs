@@ -1,4 +1,4 @@
-//! How a structure can fail to be what it should.
+//! Errors of parsing a structure.
 
 /// Why bytes are not the structure that they were taken for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,7 +32,7 @@ pub enum Error {
         at: usize,
         /// The rule, as words.
         rule: &'static str,
-        /// What stands there instead.
+        /// The bytes or the value that were found instead.
         found: u64,
     },
     /// A value that a newer version may know (Unsupported).
@@ -42,7 +42,7 @@ pub enum Error {
         structure: &'static str,
         /// The field.
         field: &'static str,
-        /// Its value.
+        /// The value of the field.
         found: u64,
     },
 }

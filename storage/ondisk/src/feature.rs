@@ -1,19 +1,19 @@
-//! Feature flags and versions of pools: what a pool may hold, and what reading it takes.
+//! Feature flags and pool versions: the parts of the format that a pool uses or may use.
 //!
 //! The pool directory has three ZAPs: `features_for_read` and `features_for_write` (guid of the
-//! feature -> how many things use it; 0 is enabled but not in use) and `feature_descriptions`. A
-//! feature in use that we do not know forbids reading if it stands in `features_for_read`, and
-//! only writing if in `features_for_write`. A label repeats those without which not even the
-//! pool directory can be read. A dataset's own features stand in its ZAP, by guid.
+//! feature -> its reference count; 0 is enabled but not in use) and `feature_descriptions`. An
+//! unknown feature in use forbids reading if it is in `features_for_read`, and only writing if it
+//! is in `features_for_write`. A label repeats those without which not even the pool directory can
+//! be read. A dataset's own features are in its ZAP, by guid.
 //!
-//! Pools before version 5000 have none of this: their version says what they may hold.
+//! Pools before version 5000 have none of this: the version determines their format.
 //!
 //! Learnt from: the pool properties of the fixtures. Proved by: `known_features`.
 
-/// What a feature asks of a reader.
+/// The demand of a feature on a reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum ReadRequirement {
-    /// Nothing: it concerns writing only, or a reader may leave it out.
+    /// None: it concerns writing only, or a reader may ignore it.
     None,
     /// That it be known: without it blocks or structures cannot be read.
     Required,
@@ -23,21 +23,21 @@ pub enum ReadRequirement {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent facts")]
 pub struct Feature {
-    /// Its name on disk: whose it is, and what.
+    /// Its guid on disk: organization and name.
     pub guid: &'static str,
-    /// Its name among people, that of the property `feature@...`.
+    /// Its short name, as in the property `feature@...`.
     pub name: &'static str,
     /// Whether a system that does not know it may still read the pool.
     pub read_only_compatible: bool,
     /// Whether labels list it, as it is needed to read the pool directory.
     pub in_label: bool,
-    /// Whether each dataset that uses it says so.
+    /// Whether each dataset that uses it records it.
     pub per_dataset: bool,
     /// Whether it is in use as soon as it is enabled.
     pub active_on_enable: bool,
-    /// The names of those that must be enabled with it.
+    /// The features that it depends on.
     pub dependencies: &'static [&'static str],
-    /// What it is for.
+    /// Its description.
     pub description: &'static str,
 }
 
@@ -252,18 +252,18 @@ impl Feature {
         FEATURES.iter().find(|feature| feature.name == name)
     }
 
-    /// What it asks of a reader.
+    /// The demand on a reader.
     pub const fn read_requirement(&self) -> ReadRequirement {
         if self.read_only_compatible { ReadRequirement::None } else { ReadRequirement::Required }
     }
 }
 
-/// The newest version; since it, feature flags say what a pool holds.
+/// The newest version; since it, feature flags determine the format.
 pub const VERSION_FEATURES: u64 = 5000;
 /// The last version that counts.
 pub const LAST_NUMBERED_VERSION: u64 = 28;
 
-/// What each version added, from 1 on.
+/// The addition of each version, from 1 on.
 pub const VERSIONS: [&str; 28] = [
     "the first version",
     "copies of metadata (ditto blocks)",

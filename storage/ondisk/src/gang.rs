@@ -1,4 +1,4 @@
-//! Gang header: a block that found no room in one piece is the sum of the blocks named here.
+//! Gang header: a block without contiguous space is the concatenation of the blocks named here.
 //!
 //! ```text
 //! offset  size  field      meaning

@@ -1,4 +1,4 @@
-//! History and error log: what was done to the pool, and which blocks could not be read.
+//! History and error log: the commands and events of the pool, and its unreadable blocks.
 //!
 //! History header (bonus of the history object):
 //!
@@ -75,8 +75,8 @@ impl HistoryHeader {
         out
     }
 
-    /// Where in the object so many bytes from a logical offset on are: one range, or two where
-    /// they go over the ring's end.
+    /// The location of a number of bytes from a logical offset on: one range, or two where
+    /// they wrap around the ring's end.
     pub fn object_ranges(&self, offset: u64, length: u64) -> [Range<u64>; 2] {
         let ring = self.size.saturating_sub(self.create_end);
         let within = offset.saturating_sub(self.create_end).checked_rem(ring).unwrap_or(0);
@@ -89,8 +89,8 @@ impl HistoryHeader {
         ]
     }
 
-    /// The ranges of the object that hold the records, oldest first; put together they are what
-    /// [`Records`] reads.
+    /// The ranges of the object that hold the records, oldest first. Their concatenation is the
+    /// input of [`Records`].
     pub fn ranges(&self) -> Vec<Range<u64>> {
         let mut all = Vec::new();
         all.push(0..self.create_end);
@@ -107,7 +107,7 @@ impl HistoryHeader {
 /// One thing that was done, to be written down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entry<'a> {
-    /// Somebody gave a command.
+    /// A user's command.
     Command {
         /// The command line.
         line: &'a str,
@@ -116,7 +116,7 @@ pub enum Entry<'a> {
     },
     /// The pool did something itself.
     Event {
-        /// What, in a word.
+        /// The kind, in a word.
         name: &'a str,
         /// The rest.
         detail: &'a str,
@@ -168,7 +168,7 @@ impl HistoryRecord {
         self.nvlist.u64("history time")
     }
 
-    /// The txg, on records of what the pool did itself.
+    /// The txg, on internal events.
     pub fn txg(&self) -> Option<Txg> {
         self.nvlist.u64("history txg").map(Txg::new)
     }
@@ -188,7 +188,7 @@ impl HistoryRecord {
         self.nvlist.text("history hostname")
     }
 
-    /// The name of what the pool did itself: given, or by its number in old pools.
+    /// The name of an internal event, as recorded or from its number in old pools.
     pub fn event(&self) -> Option<String> {
         if let Some(name) = self.nvlist.text("internal_name") {
             return Some(name);
@@ -198,7 +198,7 @@ impl HistoryRecord {
         Some(known.map_or_else(|| format!("event {number}"), ToString::to_string))
     }
 
-    /// What it did, in words.
+    /// The description of an internal event.
     pub fn detail(&self) -> Option<String> {
         self.nvlist.text("history internal str")
     }
@@ -260,8 +260,8 @@ pub const EVENTS: [&str; 41] = [
     "pool split",
 ];
 
-/// Reads records one by one. A record whose list cannot be read is an error and the next one
-/// follows; where the length itself cannot be true, that error is the last.
+/// Reads records one by one. An unreadable record is an error, and reading continues with the next
+/// one. An impossible length is the last error.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     reader: Reader<'a>,

@@ -154,7 +154,7 @@ impl Mapping {
 pub struct Birth {
     /// End of the range, bytes in the removed vdev.
     pub end: u64,
-    /// The txg in which what lies before was copied.
+    /// The txg in which the preceding ranges were copied.
     pub txg: Txg,
 }
 
@@ -220,13 +220,13 @@ impl Condensing {
 pub struct Removing {
     /// 1 going on, 2 done, 3 cancelled.
     pub state: u64,
-    /// The vdev last asked for.
+    /// The vdev removed most recently.
     pub vdev: Option<u64>,
     /// The vdev last removed; from it the chain of removed ones starts.
     pub previous: Option<u64>,
     /// Seconds since 1970.
     pub start: u64,
-    /// Seconds since 1970; 0 while it goes on.
+    /// Seconds since 1970; 0 while it runs.
     pub end: u64,
     /// Bytes to copy.
     pub to_copy: u64,

@@ -1,7 +1,7 @@
 //! Size and offset of every fixed structure, asserted on one page.
 //!
-//! The constants are sums of the fields as the drawings have them: where one does not hold, the
-//! crate does not compile. The test below reads each structure and asks where the cursor stands.
+//! The constants are sums of the fields in the drawings: a wrong one does not compile. The test
+//! below parses each structure and compares the cursor's position.
 
 use crate::blkptr::Blkptr;
 use crate::dedup::{CloneTable, DedupKey, LogHeader, Shape};

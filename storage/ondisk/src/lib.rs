@@ -45,5 +45,5 @@ pub use error::Error;
 pub use object_type::ObjectType;
 pub use reader::{Order, Reader};
 
-/// What reading a structure gives.
+/// The result of parsing a structure.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,8 +1,8 @@
-//! What an object, or a bonus buffer, is made of.
+//! The type of an object or a bonus buffer.
 //!
-//! Types below 54 are an enumeration; from 0x80 on ("new types") the byte says itself what the
-//! content is: bit 7 set, bit 6 metadata, bit 5 encrypted in encrypted datasets, bits 0-4 how its
-//! bytes are ordered ([`Content`]).
+//! Types below 54 are an enumeration. From 0x80 on ("new types") the byte describes the
+//! content: bit 7 set, bit 6 metadata, bit 5 encrypted in encrypted datasets, bits 0-4 the
+//! byte order of its fields ([`Content`]).
 //!
 //! Learnt from: `zdb -dddd` of the fixtures. Proved by: the fixture tests, which refuse a block
 //! whose type is not the one its dnode names.
@@ -11,8 +11,8 @@
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct ObjectType(pub u8);
 
-/// How the bytes of an object are ordered: what must be turned if the pool came from a machine of
-/// the other order.
+/// The fields of an object's bytes: a pool of a machine with the other byte order needs them
+/// swapped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Content {
     /// Bytes as they are.

@@ -39,10 +39,10 @@ use units::Txg;
 use crate::dnode::Dnode;
 use crate::{Blkptr, Error, Order, Reader, Result};
 
-/// What an object set holds (os_type).
+/// The kind of an object set (os_type).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Nothing yet: its dataset was made and never mounted.
+    /// None yet: its dataset was created and never mounted.
     None,
     /// The pool's own objects (MOS).
     Meta,
@@ -50,7 +50,7 @@ pub enum Kind {
     Filesystem,
     /// A block device.
     Volume,
-    /// What only tests use.
+    /// The kind of tests of OpenZFS.
     Other,
 }
 
@@ -153,11 +153,11 @@ pub struct ObjsetHeader {
     pub meta: Option<Dnode>,
     /// The head of the intent log.
     pub log: LogHeader,
-    /// What the objects are.
+    /// The kind of the object set.
     pub kind: Kind,
-    /// What is accounted.
+    /// The completed accounting.
     pub flags: Flags,
-    /// Of an encrypted dataset: protects what a raw send keeps.
+    /// The MAC of an encrypted dataset: it protects the data that a raw send keeps.
     pub portable_mac: [u8; 32],
     /// Of an encrypted dataset: protects the accounting.
     pub local_mac: [u8; 32],

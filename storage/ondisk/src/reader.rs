@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
         i64 -> i64;
     }
 
-    /// Nothing may follow.
+    /// Fails if bytes are left.
     pub fn expect_end(self) -> Result<()> {
         match self.remaining() {
             0 => Ok(()),
@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An error that speaks of the field of `width` bytes that was just read.
+    /// An error about the field of `width` bytes that was just read.
     pub fn corrupt_field(&self, width: usize, rule: &'static str, found: u64) -> Error {
         Error::Rule {
             structure: self.structure,

@@ -1,4 +1,4 @@
-//! Space map: the log of what was allocated and freed, from which free space is known.
+//! Space map: the log of allocations and frees, from which free space is known.
 //!
 //! Header (bonus of the map's object):
 //!
@@ -110,16 +110,16 @@ pub enum Entry {
         /// The length, in units of the map; 1 to 2^36.
         length: u64,
     },
-    /// What follows was written then.
+    /// The txg of the following entries.
     Debug {
-        /// Of what kind it is.
+        /// Its kind.
         action: Action,
         /// The lower 50 bits of the txg.
         txg: Txg,
         /// The pass of that txg's sync.
         pass: u16,
     },
-    /// Nothing.
+    /// Padding.
     Padding,
 }
 

@@ -1,9 +1,9 @@
 //! Blocks of machines of the other byte order, turned into little-endian ones.
 //!
-//! Each block pointer says in which order the block was written. The format's tools turn a block when
-//! they read it, by the type of its object, and write all blocks in their own order; so a pool that was
-//! moved between machines has blocks of both. What describes its order itself (system attributes, packed
-//! lists, names and values in tables) and what files hold is left as it is.
+//! Each block pointer records the byte order of its block. OpenZFS swaps a block by the type of its
+//! object when it reads it, and writes all blocks in its own order. So a pool that was moved
+//! between machines has blocks of both orders. Content that records its own order (system
+//! attributes, packed lists, names and values in tables) and the data of files are not swapped.
 //!
 //! Learnt from: pools of OpenZFS's tests that sparc machines wrote. Proved by: the tests of these pools.
 
@@ -86,7 +86,7 @@ fn swap_dnode(bytes: &mut [u8]) {
     }
 }
 
-/// A legacy znode: numbers, and an ACL; what follows it is bytes.
+/// A legacy znode: numbers, and an ACL; the bytes after it are not swapped.
 fn swap_znode(bytes: &mut [u8]) {
     const PADDING: usize = 152;
     const ACL: usize = 176;
@@ -103,7 +103,7 @@ fn swap_znode(bytes: &mut [u8]) {
     }
 }
 
-/// Entries of 12 bytes: whom, what, flags, kind.
+/// Entries of 12 bytes: subject, mask, flags, kind.
 fn swap_old_acl(bytes: &mut [u8]) {
     for entry in bytes.chunks_exact_mut(12) {
         for (at, size) in [(0, 4), (4, 4), (8, 2), (10, 2)] {
@@ -119,7 +119,7 @@ fn swap_new_acl(bytes: &mut [u8]) {
     }
 }
 
-/// A table: a micro ZAP, or a block of a fat one, which says which it is.
+/// A table: a micro ZAP, or a block of a fat one, whose first word tells the kind.
 fn swap_zap(bytes: &mut [u8]) {
     const LEAF: u64 = 1 << 63;
     const MICRO: u64 = LEAF + 3;

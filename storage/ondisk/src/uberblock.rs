@@ -1,6 +1,7 @@
 //! Uberblock: the root of one transaction group.
 //!
-//! Each label ends in a ring of these. The pool is what the newest one says whose checksum holds.
+//! Each label ends in a ring of uberblocks. The newest one with a valid checksum is the pool's
+//! state.
 //!
 //! ```text
 //! offset  size  field             meaning
@@ -12,7 +13,7 @@
 //!     40   128  rootbp            the MOS
 //!    168     8  software_version  the newest version its writer knew
 //!    176     8  mmp_magic         0xa11cea11 if the fields of multihost protection are set
-//!    184     8  mmp_delay         nanoseconds between signs of life; 0: the protection is off
+//!    184     8  mmp_delay         nanoseconds between heartbeats; 0: the protection is off
 //!    192     8  mmp_config        bits 0-7 which are valid, 8-31 interval in ms, 32-47 sequence
 //!                                 number, 48-63 how many missed intervals are failure
 //!    200     8  checkpoint_txg    if not 0 this is a checkpoint, made in that txg
@@ -60,7 +61,7 @@ pub struct Uberblock {
     pub reflow: Reflow,
 }
 
-/// Signs of life that a host gives while it has the pool (MMP).
+/// The MMP fields: a host writes heartbeats while it has the pool imported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Multihost {
     /// Nanoseconds between the signs; 0: the protection is off.
@@ -69,7 +70,7 @@ pub struct Multihost {
     pub interval: Option<u32>,
     /// Counts the writes within one txg, where given.
     pub sequence: Option<u16>,
-    /// After how many missed intervals the host gives up, where given (0: never).
+    /// The number of missed intervals after which the host suspends the pool, if given (0: never).
     pub fail_intervals: Option<u16>,
 }
 
@@ -78,23 +79,23 @@ pub struct Multihost {
 pub struct Reflow {
     /// Bytes of the vdev from its start that lie in the new width already.
     pub offset: u64,
-    /// What the scratch area in the boot region holds.
+    /// The content of the scratch area in the boot region.
     pub scratch: Scratch,
 }
 
-/// What the scratch area of a raidz vdev that is widened holds.
+/// The state of the scratch area during a raidz expansion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub enum Scratch {
-    /// Nothing.
+    /// Unused.
     #[default]
     Unused,
     /// The first rows, which in their own place may be half written.
     Valid,
-    /// Nothing any more: the rows are in place.
+    /// Invalid: the rows are in place.
     InvalidSynced,
-    /// The same, found at an import.
+    /// Invalid, found at an import.
     InvalidSyncedOnImport,
-    /// The same, and the widening went on.
+    /// Invalid, and the expansion continued.
     InvalidSyncedReflow,
     /// A state of a newer version.
     Unknown(u16),
@@ -191,7 +192,7 @@ impl Uberblock {
         bytes
     }
 
-    /// Reads what must be there; an empty slot is an error.
+    /// Parses a slot that must hold an uberblock; an empty slot is an error.
     pub fn parse_required(bytes: &[u8]) -> Result<Self> {
         Self::parse(bytes)?.ok_or(Error::Rule {
             structure: STRUCTURE,
@@ -201,8 +202,8 @@ impl Uberblock {
         })
     }
 
-    /// What the choice of the best goes by: the greatest wins. Txg first; of one txg the later
-    /// second, then the later sign of life.
+    /// The sort key of uberblocks: the greatest wins. The txg counts first, then the timestamp,
+    /// then the MMP heartbeat.
     pub fn rank(&self) -> (Txg, u64, u16) {
         let sequence = self.multihost.and_then(|multihost| multihost.sequence).unwrap_or(0);
         (self.txg, self.timestamp, sequence)

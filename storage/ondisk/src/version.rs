@@ -1,7 +1,7 @@
 //! Pool versions: from which version on a pool may hold which structure.
 //!
-//! Versions 1 to 28 count upwards; since version 5000 feature flags say what a pool holds. A pool of an
-//! older version gets nothing that its version lacks, as systems of its time could not read it.
+//! Versions 1 to 28 count upwards; since version 5000 feature flags determine the format. A pool of
+//! an older version gets only structures of its version, because systems of its time must read it.
 //!
 //! Learnt from: the list of `zpool upgrade -v`, and pools of versions 1 to 15 of the tests of OpenZFS.
 
@@ -24,7 +24,7 @@ pub const BOOTFS: u64 = 6;
 pub const LOG_DEVICES: u64 = 7;
 /// Permissions can be delegated.
 pub const DELEGATED_PERMISSIONS: u64 = 8;
-/// refquota, refreservation, and exact counts of what only one dataset reaches.
+/// refquota, refreservation, and exact counts of the space unique to a dataset.
 pub const UNIQUE_ACCURATE: u64 = 9;
 /// Cache devices.
 pub const CACHE: u64 = 10;
@@ -32,7 +32,7 @@ pub const CACHE: u64 = 10;
 pub const NEXT_CLONES: u64 = 11;
 /// Snapshots have properties of their own.
 pub const SNAPSHOT_PROPERTIES: u64 = 12;
-/// Directories say what their space is used for.
+/// Directories record a breakdown of their used space.
 pub const USED_BREAKDOWN: u64 = 13;
 /// The value `passthrough-x` of the property `aclinherit`.
 pub const ACL_PASSTHROUGH_X: u64 = 14;
@@ -40,7 +40,7 @@ pub const ACL_PASSTHROUGH_X: u64 = 14;
 pub const USERSPACE: u64 = 15;
 /// raidz with three parity columns.
 pub const RAIDZ3: u64 = 17;
-/// Snapshots can be held.
+/// Snapshots can have holds.
 pub const HOLDS: u64 = 18;
 /// zle compression.
 pub const ZLE: u64 = 20;

@@ -1,9 +1,9 @@
-//! Writes fixed structures: a cursor over room that is as long as what goes there.
+//! Writes fixed structures: a cursor over a buffer of the structure's length.
 
 /// Puts numbers, little-endian, and bytes one after the other.
 ///
-/// The room is made by us, so that what does not fit is our mistake and cut off at its end; each
-/// structure's test compares with what it is read back from.
+/// Callers allocate the buffer, so a value that does not fit is a programming error and is
+/// truncated. Each structure's test parses its encoded bytes and compares.
 pub(crate) struct FixedWriter<'a> {
     remaining: &'a mut [u8],
 }

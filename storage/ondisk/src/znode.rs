@@ -1,4 +1,4 @@
-//! The legacy znode in a bonus buffer: file systems before version 5, and what they left behind.
+//! The legacy znode in a bonus buffer: file systems before version 5, and files that they left.
 //!
 //! ```text
 //! offset  size  field   meaning
@@ -22,7 +22,7 @@
 //!    264
 //! ```
 //!
-//! What follows in the bonus buffer is a short symbolic link's target, or a virus scanner's stamp.
+//! A short symbolic link's target, or a virus scanner's stamp, follows in the bonus buffer.
 //!
 //! Learnt from: `zdb -dddd` of the version 28 fixtures. Proved by: the fixture tests.
 
@@ -119,9 +119,9 @@ impl Znode {
     }
 }
 
-/// What a device number (zp_rdev) means: (major, minor). Linux stores its kernel's own figure, 12
-/// bits and 20; the other systems store 32 bits of each, and there the upper half is not 0 but for
-/// major 0, which is read as Linux would.
+/// The meaning of a device number (zp_rdev): (major, minor). Linux stores its kernel's 32-bit
+/// number with 12 and 20 bits; the other systems store 32 bits of each. Their upper half is 0 only
+/// for major 0, and that is read as Linux does.
 pub const fn device(rdev: u64) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = rdev.to_le_bytes();
     let (low, high) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));

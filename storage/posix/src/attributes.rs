@@ -57,7 +57,7 @@ pub struct Attributes {
     pub rdev: (u32, u32),
     /// Flags.
     pub flags: FileFlags,
-    /// The project that the file's space counts for.
+    /// The project to which the file's space is charged.
     pub project_id: u64,
     /// The txg that created the file: it differs if an inode number is used again.
     pub generation: u64,

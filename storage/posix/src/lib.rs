@@ -1,7 +1,7 @@
 //! The vocabulary of file systems: types, attributes, credentials, ACLs, access rules; pure.
 //!
-//! `ondisk` stores these types, `zpl` changes files by them, and the file protocols speak them. There is
-//! one definition of each, so that no floor copies fields from one struct to its twin.
+//! `ondisk` stores these types, `zpl` changes files by them, and the file protocols use them. There
+//! is one definition of each, so that no crate copies fields between twin structs.
 #![forbid(unsafe_code)]
 
 pub mod access;

@@ -54,7 +54,7 @@ pub struct SetAttributes {
     pub if_ctime: Option<Time>,
 }
 
-/// What a rename does if the new name exists, and what it leaves at the old name.
+/// The effects of a rename: on an existing new name, and on the old name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RenameMode {
     /// The file that has the new name loses it.
@@ -79,7 +79,7 @@ pub struct RenameRequest<'a, D> {
     pub to_dir: D,
     /// The new name.
     pub to_name: &'a [u8],
-    /// What the rename does to the names.
+    /// The effect of the rename on the names.
     pub mode: RenameMode,
 }
 

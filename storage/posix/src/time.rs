@@ -12,7 +12,7 @@ pub struct Time {
 /// A time to set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetTime {
-    /// The time of the change (`UTIME_NOW`). Whoever may write the file may set this one.
+    /// The time of the change (`UTIME_NOW`). Write permission is enough to set this one.
     Now,
     /// This time. Only the owner may set it.
     At(Time),

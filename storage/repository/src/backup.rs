@@ -37,7 +37,7 @@ pub trait BackupSource: Sync {
     fn read_stored(&self, block: &Regular, zbookmark: Zbookmark) -> ReadResult;
 }
 
-/// What a backup did.
+/// The result of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackupCounts {
     /// Snapshots that were added.
@@ -52,7 +52,7 @@ pub struct BackupCounts {
     pub shared_blocks: u64,
 }
 
-/// A backup run of one pool. Nothing of it is visible before [`Backup::finish`].
+/// A backup run of one pool. Its changes are invisible before [`Backup::finish`].
 pub struct Backup<'a> {
     repository: &'a Repository,
     head: Arc<Head>,
@@ -165,8 +165,9 @@ impl<'a> Backup<'a> {
         if self.job.cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    /// Whether the repository or this run has a block. The checksum in the key tells blocks apart that a
-    /// rewound pool wrote at the same address in the same txg; blocks without checksum are compared.
+    /// Whether the repository or this run has a block. A rewound pool may write different blocks at
+    /// the same address in the same txg. The checksum in the key distinguishes them; blocks without
+    /// checksum are compared.
     fn is_stored(
         &mut self,
         block: &Regular,
@@ -315,7 +316,7 @@ fn read_batch(source: &dyn BackupSource, blocks: &[(Regular, Zbookmark)]) -> Vec
             .chunks(share)
             .map(|part| (part, std::thread::Builder::new().spawn_scoped(scope, move || read(part))))
             .collect();
-        // where the system has no more threads to give, this thread reads
+        // if the system cannot start more threads, this thread reads
         let results = parts.into_iter().map(|(part, started)| {
             started.ok().and_then(|thread| thread.join().ok()).unwrap_or_else(|| read(part))
         });
@@ -349,7 +350,7 @@ impl PackWriter {
         new_id(&*self.random, &self.head)
     }
 
-    /// Adds a block to a pack of its kind, and says where it will lie.
+    /// Adds a block to a pack of its kind, and returns its future location.
     pub(crate) fn add(
         &mut self,
         kind: PackKind,
@@ -379,7 +380,7 @@ impl PackWriter {
         let store = move || repository.store_pack(&id, &upload);
         match std::thread::Builder::new().spawn(store) {
             Ok(thread) => self.upload = Some(thread),
-            // where the system has no more threads to give
+            // if the system cannot start more threads
             Err(_) => self.repository.store_pack(&id, &object)?,
         }
         Ok(())
@@ -393,7 +394,7 @@ impl PackWriter {
         }
     }
 
-    /// Stores what is left.
+    /// Stores the rest.
     pub(crate) fn flush(&mut self) -> Result<()> {
         for (id, pack) in std::mem::take(&mut self.packs).into_values() {
             self.store(id, pack)?;

@@ -159,7 +159,8 @@ impl RepositoryBlocks {
         Ok(self.index().find(key)?.map(|(_, _, location)| location))
     }
 
-    /// The stored bytes of a block. If a prune moved it meanwhile, the newest head says where.
+    /// The stored bytes of a block. If a prune moved it meanwhile, the newest head has its
+    /// location.
     fn fetch_block(&self, key: &BlockKey) -> Result<Vec<u8>> {
         let index = self.index();
         let why = match index.fetch(key) {

@@ -10,7 +10,7 @@ use crate::live::SnapshotWalk;
 use crate::mark::walk_start;
 use crate::{BlockKey, Error, Head, Manifest, ObjectId, Repository, Result, SnapshotSummary};
 
-/// What a check is to do.
+/// The options of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckOptions {
     /// The content of files and volumes is not read; it is only seen that it is stored.
@@ -22,11 +22,11 @@ pub struct CheckOptions {
 pub struct Damage {
     /// The snapshot.
     pub snapshot: String,
-    /// What is wrong.
+    /// A damage.
     pub why: String,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
     /// Snapshots that were walked.
@@ -37,14 +37,14 @@ pub struct CheckReport {
     pub verified_bytes: u64,
     /// Packs that the head refers to.
     pub packs: u64,
-    /// What is wrong, the first [`CheckReport::MAX_DAMAGES`] of it.
+    /// The damages, the first [`CheckReport::MAX_DAMAGES`] of them.
     pub damages: Vec<Damage>,
     /// How much is wrong in all.
     pub damage_count: u64,
 }
 
 impl CheckReport {
-    /// So many are listed.
+    /// The most damages in the list.
     pub const MAX_DAMAGES: usize = 1000;
 
     fn add(&mut self, snapshot: &str, why: String) {

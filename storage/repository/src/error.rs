@@ -17,7 +17,7 @@ pub enum Error {
         /// The store's own words.
         why: StoreError,
     },
-    /// There is no repository.
+    /// The repository does not exist.
     #[error(
         "{location} holds no backup repository; `poolhouse backup init {location}` creates one"
     )]
@@ -97,7 +97,7 @@ pub enum Error {
         /// The reader's own words.
         why: dmu::Error,
     },
-    /// Two blocks without checksum cannot be told apart: the pool was rewound between their backups.
+    /// Two blocks without checksum have one key: the pool was rewound between their backups.
     #[error(
         "'{snapshot}': a block without checksum differs from the one in the repository that has its address \
          and txg, since the pool was rewound; back it up into a new repository"

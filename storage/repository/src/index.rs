@@ -114,7 +114,7 @@ impl IndexObject {
         self.entries.len() / BLOCK_ENTRY_SIZE
     }
 
-    /// Whether there are no records.
+    /// Whether the index is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

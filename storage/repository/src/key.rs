@@ -109,7 +109,7 @@ impl StoredBlock {
         self.length <= self.key.psize && self.key.psize <= MAX_BLOCK_SIZE
     }
 
-    /// Whether stored bytes are those of the record.
+    /// Whether the record describes these stored bytes.
     pub(crate) fn matches(&self, stored: &[u8]) -> bool {
         u32::try_from(stored.len()) == Ok(self.length) && hash(stored) == self.hash
     }

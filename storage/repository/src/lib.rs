@@ -13,10 +13,11 @@
 //! ```
 //!
 //! No object is ever overwritten. A writer reads the head of generation N, stores packs, index and
-//! manifests named N-ID, and then creates `heads/N+1`. The store creates an object only if it does not
-//! exist, so of two writers one is refused. A head refers only to objects of the head before it and to
-//! those named after that head's generation. So whatever an older generation is named after and the
-//! newest head does not refer to is garbage for ever: [`Repository::prune`] may delete it at any time.
+//! manifests named N-ID, and then creates `heads/N+1`. The store creates an object only if it does
+//! not exist, so one of two writers is refused. A head refers only to objects of the head before it
+//! and to those named after that head's generation. So an object named after an older generation is
+//! garbage if the newest head does not refer to it. [`Repository::prune`] may delete it at any
+//! time.
 //!
 //! The format is described for other programs in `docs/bucket-format.md`.
 //!
@@ -55,5 +56,5 @@ pub use prune::{PruneOptions, PruneReport};
 pub use repository::Repository;
 pub use store::{ObjectInfo, ObjectStore, StoreError};
 
-/// The result of asking something of a repository.
+/// The result of an operation on a repository.
 pub type Result<T> = std::result::Result<T, Error>;

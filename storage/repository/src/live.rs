@@ -10,8 +10,9 @@ use zio::{Source, StoredReader};
 
 use crate::{Error, Manifest, Repository, Result};
 
-/// Shows every stored block of an object set to `visit`, pointers before what is below them. `since`: only
-/// blocks born after that txg. What cannot be read is shown to `failed`, which may end the walk by an error.
+/// Calls `visit` with every stored block of an object set, pointers before their children. `since`:
+/// only blocks born after that txg. Unreadable blocks go to `failed`, which may end the walk by an
+/// error.
 pub(crate) fn walk_blocks(
     objset: &Objset,
     since: Txg,
@@ -70,7 +71,7 @@ impl SnapshotWalk {
         walk_blocks(&self.objset, since, visit, &mut { failed })
     }
 
-    /// The same, but what cannot be read is shown to `failed`, and the rest goes on.
+    /// The same, but unreadable blocks go to `failed`, and the walk continues.
     pub(crate) fn walk_with(
         &self,
         since: Txg,

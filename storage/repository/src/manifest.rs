@@ -1,4 +1,4 @@
-//! The manifest of a snapshot: all that is known of it besides its blocks.
+//! The manifest of a snapshot: its metadata, without its blocks.
 
 use ondisk::{Blkptr, Order};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! Which blocks of a pool the snapshots of a repository need.
 //!
-//! A snapshot whose base is in the repository needs, of the blocks born until the base's txg, none that the
-//! base does not need. So only the blocks born after that are walked.
+//! A snapshot whose base is in the repository needs no block born until the base's txg that the
+//! base does not need. So only later blocks are walked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -95,7 +95,7 @@ fn base_of<'a>(head: &'a Head, snapshot: &SnapshotSummary) -> Option<&'a Snapsho
     head.snapshots.iter().find(is_base)
 }
 
-/// A head without some snapshots. Those that were based on them are based on their bases.
+/// A head without some snapshots. Snapshots based on them are then based on their bases.
 pub(crate) fn without_snapshots(
     head: &Head,
     is_removed: &dyn Fn(&SnapshotSummary) -> bool,

@@ -11,15 +11,15 @@ use crate::{ObjectInfo, ObjectStore, StoreError};
 /// How a store in memory fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// So many requests succeed, and all after them fail; none: all succeed.
+    /// This many requests succeed, and all later ones fail; none: all succeed.
     pub requests_left: Option<u64>,
     /// The request that fails first is done all the same.
     pub last_request_is_done: bool,
     /// Every request of a number that this divides fails once; 0: none.
     pub failing_period: u64,
-    /// Reads give at most half of what was asked for.
+    /// Reads return at most half of the requested bytes.
     pub cuts_reads: bool,
-    /// Lists leave out the newest heads, so many of them.
+    /// Lists leave out this many of the newest heads.
     pub stale_heads: usize,
     /// Deletions are refused, as by object lock.
     pub refuses_deletes: bool,
@@ -37,7 +37,7 @@ struct State {
 }
 
 impl MemoryStore {
-    /// Sets how it fails from now on, and begins to count requests anew.
+    /// Sets the failures from now on, and restarts the count of requests.
     pub fn set_faults(&self, faults: Faults) {
         let mut state = self.0.lock();
         (state.faults, state.requests) = (faults, 0);
@@ -67,7 +67,7 @@ impl MemoryStore {
         }
     }
 
-    /// Takes an object away.
+    /// Removes an object.
     pub fn lose(&self, name: &str) {
         self.0.lock().objects.remove(name);
     }

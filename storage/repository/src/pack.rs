@@ -21,11 +21,11 @@ use crate::key::{BlockKey, StoredBlock, hash, trim_zeros};
 
 const MAGIC: [u8; 8] = *b"PHPACK\0\x01";
 const TRAILER_SIZE: usize = 64;
-/// A pack is stored once it has so many bytes.
+/// The size at which a pack is stored.
 pub(crate) const PACK_SIZE: usize = 32 << 20;
 /// No pack is larger: a block has at most 32 MiB, and the records at most 48 MiB.
 pub(crate) const MAX_PACK_SIZE: u64 = 128 << 20;
-/// So many records at most: blocks of 512 bytes.
+/// The most records of a pack: blocks of 512 bytes.
 pub(crate) const MAX_PACK_BLOCKS: u32 = 1 << 20;
 
 /// The kind of blocks in a pack. Metadata is kept apart, so that walks read little.

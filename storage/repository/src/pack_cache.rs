@@ -1,7 +1,7 @@
-//! Parts of packs in memory, so that neighbouring blocks cost one request.
+//! Cached parts of packs in memory, so that adjacent blocks cost one request.
 //!
-//! Packs are read in aligned windows. Blocks that are neighbours in a file lie next to each other in a pack,
-//! so the next block is mostly in the window that was just read. Packs never change, so windows are never
+//! Packs are read in aligned windows. Adjacent blocks of a file are adjacent in a pack, so the next
+//! block is mostly in the window that was just read. Packs never change, so windows are never
 //! stale.
 
 use std::collections::HashMap;
@@ -87,7 +87,7 @@ impl PackCache {
         Ok(read)
     }
 
-    /// Forgets what was read of a pack: it was wrong.
+    /// Drops the cached parts of a pack, which were wrong.
     pub(crate) fn forget(&self, pack: ObjectId) {
         let mut windows = self.0.lock();
         let of_pack = windows.entries.iter().filter(|(key, _)| key.0 == pack);

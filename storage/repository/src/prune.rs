@@ -18,17 +18,17 @@ use crate::{
     SnapshotSummary, StoreError,
 };
 
-/// Older heads than so many are deleted, if they are also old.
+/// The number of heads that stay; older ones are deleted once they are old enough.
 const KEPT_HEADS: u64 = 100;
 /// Seconds for which each head is kept, so that no list of a store can be older.
 const KEPT_HEAD_AGE: u64 = 7 * 24 * 60 * 60;
 
-/// What a prune is to do.
+/// The options of a prune.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PruneOptions {
-    /// Packs of which less than so many percent are needed are repacked.
+    /// Packs with less than this percentage of needed bytes are repacked.
     pub repack_below_percent: u8,
-    /// Nothing is changed; the report says what would be.
+    /// A dry run; the report lists the changes.
     pub dry_run: bool,
 }
 
@@ -38,7 +38,7 @@ impl Default for PruneOptions {
     }
 }
 
-/// What a prune did.
+/// The result of a prune.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PruneReport {
     /// The snapshots that went.
@@ -173,7 +173,7 @@ fn old_heads(heads: BTreeMap<Generation, ObjectInfo>, newest: Generation) -> Vec
     heads.into_iter().filter(|(number, info)| is_old(number, info)).map(|it| it.1).collect()
 }
 
-/// Writes the index anew, and packs that are mostly garbage.
+/// Writes a new index, and repacks packs that are mostly garbage.
 struct Repack<'a> {
     repository: &'a Repository,
     head: &'a Arc<Head>,
@@ -240,7 +240,7 @@ fn live_locations(marks: &Marks) -> Result<(Vec<BlockLocation>, u64)> {
     Ok((live, dead))
 }
 
-/// The packs that are to be repacked: of which less than so many percent are needed.
+/// The packs to repack: those with less than this percentage of needed bytes.
 fn sparse_packs(live: &[BlockLocation], objects: &Objects, percent: u8) -> BTreeSet<ObjectId> {
     let mut bytes: HashMap<ObjectId, u64> = HashMap::new();
     for location in live {

@@ -17,7 +17,7 @@ use crate::{
     ObjectStore, Result, SnapshotSummary, StoreError, sealed,
 };
 
-/// The object that says what the store holds.
+/// The object that describes the store.
 const REPOSITORY: &str = "repository";
 /// The version of the format that this program writes, and the newest that it reads.
 const FORMAT: u32 = 1;
@@ -78,7 +78,7 @@ impl Repository {
         Ok(repository)
     }
 
-    /// Opens the repository in a store as its newest head has it.
+    /// Opens the repository of a store in the state of its newest head.
     pub fn open(store: Arc<dyn ObjectStore>) -> Result<Self> {
         let info = read_info(&*store)?;
         let location = store.location();
@@ -121,7 +121,7 @@ impl Repository {
         Ok(self.head())
     }
 
-    /// The blocks of a pool, as the newest head has them.
+    /// The blocks of a pool, in the state of the newest head.
     pub(crate) fn blocks(&self, pool: u64) -> Arc<RepositoryBlocks> {
         Arc::new(RepositoryBlocks::new(self.clone(), pool))
     }
@@ -226,8 +226,8 @@ impl Repository {
         }
     }
 
-    /// Stores an object whose name is random: one of that name that exists is the same object, stored by a
-    /// request that was repeated.
+    /// Stores an object with a random name. An existing object of that name is the same object,
+    /// stored by a repeated request.
     fn create_object(&self, name: &str, object: &[u8]) -> Result<()> {
         match self.0.store.create(name, object) {
             Ok(()) => Ok(()),
@@ -313,8 +313,8 @@ fn finish_init(store: Arc<dyn ObjectStore>, mut head: Head) -> Result<Repository
     Ok(repository)
 }
 
-/// The newest generation. A list may be stale, so the generations after the newest one that is listed are
-/// asked for by name.
+/// The newest generation. A list may be stale, so later generations than the newest listed one are
+/// probed by name.
 fn newest_generation(store: &dyn ObjectStore) -> Result<Option<Generation>> {
     let location = store.location();
     let listed = store.list(HEADS).map_err(|why| store_error(&location, "list", HEADS, why))?;

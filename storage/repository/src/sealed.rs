@@ -1,7 +1,7 @@
 //! Sealed JSON: the form of heads, manifests and the repository's own object.
 //!
-//! The object is the JSON text in UTF-8, a line feed, the BLAKE3 of the text as 64 hexadecimal digits, and a
-//! line feed. `b3sum` verifies it, and people can read it.
+//! The object is the JSON text in UTF-8, a line feed, the BLAKE3 of the text as 64 hexadecimal
+//! digits, and a line feed. `b3sum` verifies it, and a person can read it.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,4 +1,4 @@
-//! What a repository needs of a store of objects: a folder, or a bucket.
+//! The interface to a store of objects: a folder, or a bucket.
 
 use std::ops::Range;
 
@@ -13,14 +13,14 @@ pub struct ObjectInfo {
     pub modified: Option<u64>,
 }
 
-/// Why a store did not do as it was asked.
+/// Errors of a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// An object of that name exists.
     #[error("an object of that name exists already")]
     AlreadyExists,
-    /// There is no object of that name.
-    #[error("there is no such object")]
+    /// The object does not exist.
+    #[error("the object does not exist")]
     NotFound,
     /// The store refuses: the keys do not permit it, or object lock protects the object.
     #[error("permission denied: {why}")]
@@ -38,9 +38,9 @@ pub enum StoreError {
 
 /// A store of objects. Names are made of `a-z`, `0-9`, `-` and `/`.
 ///
-/// A store may be slow, fail at any request and list stale names. It must do two things: an object that
-/// [`ObjectStore::create`] reported as stored is there after a power cut, and of several creators of one
-/// name one succeeds.
+/// A store may be slow, fail any request and list stale names. It must guarantee two things. A
+/// stored object, as [`ObjectStore::create`] reported it, survives a power cut. Of several creators
+/// of one name exactly one succeeds.
 pub trait ObjectStore: Send + Sync {
     /// The store's address as the user wrote it, without secrets.
     fn location(&self) -> String;
@@ -57,7 +57,7 @@ pub trait ObjectStore: Send + Sync {
     /// The objects whose names begin with `prefix`, in any order.
     fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, StoreError>;
 
-    /// Deletes an object. It is no error if there is none.
+    /// Deletes an object. A missing object is not an error.
     fn delete(&self, name: &str) -> Result<(), StoreError>;
 
     /// Removes what interrupted requests left behind, as far as the store knows of it.

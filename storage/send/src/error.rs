@@ -17,7 +17,7 @@ pub enum Error {
         /// Bytes that were read.
         bytes: u64,
     },
-    /// The bytes are no send stream (Corrupt).
+    /// The bytes are not a send stream (Corrupt).
     #[error("the input is not a ZFS send stream")]
     NotAStream,
     /// A record does not follow the format (Corrupt), or is unknown (Unsupported).
@@ -78,7 +78,7 @@ pub enum Error {
         record: &'static str,
         /// The object that it is about.
         object: u64,
-        /// What failed.
+        /// The operation that failed.
         why: transform::Error,
     },
     /// The pool ended the receive: it is full, suspended, or being exported.

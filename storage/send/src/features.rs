@@ -1,4 +1,4 @@
-//! Which features a stream has: what was asked for, as far as the dataset needs it.
+//! The features of a stream: the requested ones, as far as the dataset needs them.
 
 use dmu::Objset;
 use ondisk::objset::Kind;
@@ -13,7 +13,7 @@ const ZPL_VERSION_SA: u64 = 5;
 /// The table that names a file system's version.
 const MASTER_NODE: ObjectId = ObjectId::new(1);
 
-/// What may be in a stream.
+/// The allowed features of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "options of a stream, each on its own")]
 pub struct SendOptions {
@@ -27,7 +27,7 @@ pub struct SendOptions {
     pub raw: bool,
 }
 
-/// The features in use that decide what a stream needs.
+/// The features in use on the pool, which decide the features of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "features, each on its own")]
 pub struct FeatureFacts {

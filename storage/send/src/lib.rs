@@ -1,9 +1,10 @@
 //! Datasets as streams, both ways: OpenZFS's send and receive.
 //!
-//! A sender ([`send`]) walks a snapshot and writes a record for each object, block and hole. With a base
-//! snapshot it writes only what changed since that snapshot's txg. A receiver ([`Receiver`]) applies
-//! the records to the object set of a dataset that nobody else has open. [`StreamReader`] verifies the
-//! running checksum; it gives a record only after the checksum behind its payload has been verified.
+//! A sender ([`send`]) walks a snapshot and writes a record for each object, block and hole. With a
+//! base snapshot it writes only the changes since that snapshot's txg. A receiver ([`Receiver`])
+//! applies the records to the object set of a dataset that has no other user. [`StreamReader`]
+//! verifies the running checksum. It returns a record only after the checksum behind its payload
+//! has been verified.
 //!
 //! This crate knows object sets and records. It knows nothing of names, snapshots and properties:
 //! those are the caller's, as is beginning and ending a received dataset.

@@ -1,4 +1,4 @@
-//! What an OBJECT record may say, and whether it means the object that is there already.
+//! Validates an OBJECT record, and decides whether it describes the existing object.
 
 use dmu::{NewObject, Object};
 use ondisk::dnode::Dnode;
@@ -12,7 +12,7 @@ use crate::{Error, Result};
 const OLD_MAX_BLOCK_SIZE: u32 = 128 << 10;
 /// The largest block of the format.
 const MAX_BLOCK_SIZE: u32 = 16 << 20;
-/// Object types whose blocks describe a whole object set, which no file system or volume contains.
+/// Object types whose blocks describe a whole object set; no file system or volume contains them.
 const STRUCTURAL: [ObjectType; 3] = [ObjectType::DNODE, ObjectType::OBJSET, ObjectType::INTENT_LOG];
 /// Numbers of checksums and compressions end before these.
 const CHECKSUMS: u8 = 15;
@@ -97,7 +97,7 @@ fn pointer_count(record: &ObjectRecord) -> usize {
     spare.saturating_add(1).min(Dnode::MAX_POINTERS.into())
 }
 
-/// Bytes that the bonus of a dnode with so many pointers may have.
+/// The most bonus bytes of a dnode with this many pointers.
 pub(crate) fn bonus_room(record: &ObjectRecord, pointers: usize) -> usize {
     let spill = if record.has_spill() { Blkptr::SIZE } else { 0 };
     let room = usize::from(slots(record)).saturating_mul(Dnode::SLOT);
@@ -106,8 +106,8 @@ pub(crate) fn bonus_room(record: &ObjectRecord, pointers: usize) -> usize {
         .saturating_sub(spill)
 }
 
-/// Whether the object that is there can become the one of the record and keep its blocks. If not, the
-/// sender freed it and made another of the same number, all of whose blocks follow.
+/// Whether the existing object can take the record's shape and keep its blocks. If not, the
+/// sender freed it and created another of the same number, all of whose blocks follow.
 pub(crate) fn keeps_blocks(
     there: &Object,
     (record, is_raw): (&ObjectRecord, bool),

@@ -200,7 +200,7 @@ impl Receiver<'_> {
         Err(Error::Invalid { record, object, why: "its OBJECT_RANGE record does not precede it" })
     }
 
-    /// Refuses to free parts of blocks, which nobody can change without the key.
+    /// Refuses to free parts of blocks, because the rest cannot be encrypted without the key.
     pub(crate) fn check_raw_free(&self, range: &FreeRange, end: u64) -> Result<()> {
         self.check_range("FREE", range.object)?;
         let size = u64::from(self.current("FREE", range.object)?.object.block_size());
@@ -272,7 +272,7 @@ impl Receiver<'_> {
     }
 }
 
-/// The compression of stored bytes; `None` if such a block cannot be.
+/// The compression of stored bytes; `None` if the sizes are invalid.
 fn compression(number: u8, stored: &[u8], lsize: u64) -> Option<Compression> {
     let method = Compression::from_number(number)?;
     let size = stored.len() as u64;

@@ -10,12 +10,12 @@ use simd::fletcher::Fletcher4;
 
 use crate::{Error, Result};
 
-/// Memory is set aside for so many bytes of a payload before any of it has come.
+/// The first allocation for a payload, before any of it was read.
 const FIRST_BUFFER: u64 = 1 << 20;
 /// The most bytes that may follow a BEGIN record: a list of many snapshots and their properties.
 const MAX_BEGIN_PAYLOAD: u64 = 256 << 20;
 
-/// A record whose checksum, and that of the record behind it, was right.
+/// A record whose checksum, and that of the record after it, is verified.
 #[derive(Clone, Debug)]
 pub struct VerifiedRecord {
     /// The record.
@@ -33,7 +33,7 @@ pub struct StreamReader<R> {
     sum: Fletcher4,
     /// Bytes read so far.
     at: u64,
-    /// A record that was read, whose payload is not verified yet.
+    /// A record whose payload is not verified yet.
     held: Option<VerifiedRecord>,
     /// BEGIN was read, and END was not.
     is_open: bool,
@@ -71,7 +71,7 @@ impl<R: Read> StreamReader<R> {
         self.at
     }
 
-    /// Whether a compound stream was begun whose end was not read.
+    /// Whether a compound stream was begun and its end was not read yet.
     pub const fn is_in_package(&self) -> bool {
         self.in_compound
     }
@@ -169,7 +169,7 @@ impl<R: Read> StreamReader<R> {
         Ok(payload)
     }
 
-    /// Reads so many bytes, or what there is.
+    /// Reads this many bytes, or all that is left.
     fn read_bytes(&mut self, length: u64) -> Result<Vec<u8>> {
         let room = units::to_usize(length.min(FIRST_BUFFER));
         let mut bytes = Vec::with_capacity(room);

@@ -1,8 +1,8 @@
 //! Applying the records of a stream to the object set of a dataset that is being received.
 //!
-//! Records come in the order of object numbers; data follow the OBJECT record of their object. Both
-//! are demanded here: a stream in another order is refused. The dataset is visible to nobody until the
-//! caller ends the receive, so a refused record needs no undoing.
+//! Records come in the order of object numbers; data follow the OBJECT record of their object. A
+//! stream in another order is refused. The dataset is invisible until the caller ends the receive,
+//! so a refused record needs no undoing.
 
 use dmu::{Object, Objset};
 use ondisk::blkptr::Compression;
@@ -33,9 +33,9 @@ const KNOWN_FEATURES: u64 = StreamFeatures::SA_SPILL
     | StreamFeatures::SWITCH_TO_LARGE_BLOCKS
     | StreamFeatures::LONG_NAME
     | StreamFeatures::LARGE_MICROZAP;
-/// Spill blocks are no larger than this.
+/// The largest spill block.
 pub(crate) const MAX_SPILL: u64 = 128 << 10;
-/// Blocks of dnodes have so many slots.
+/// The number of slots in a dnode block.
 pub(crate) const SLOTS_PER_BLOCK: u64 = 32;
 
 /// Refuses a stream that cannot be received.
@@ -54,9 +54,7 @@ pub fn check_receivable(begin: &Begin, order: Order) -> Result<()> {
     if begin.features.has(StreamFeatures::RAW) {
         // the shape of dnodes cannot be known without that
         if !begin.flags.has(BeginFlags::SPILL_BLOCK) {
-            return unsupported(
-                "receiving a raw stream that does not tell of spill blocks".to_owned(),
-            );
+            return unsupported("receiving a raw stream without spill block flags".to_owned());
         }
         if begin.features.has(StreamFeatures::EMBEDDED_DATA) {
             return unsupported("receiving a raw stream with embedded data".to_owned());
@@ -68,8 +66,8 @@ pub fn check_receivable(begin: &Begin, order: Order) -> Result<()> {
     Ok(())
 }
 
-/// Where a receive goes on that is cut behind this record; `None`: where it would without the record. The
-/// record is sent again.
+/// The position at which a receive that stops after this record resumes; `None`: that of the record
+/// before. The record is sent again.
 pub fn resume_point(record: &Record) -> Option<ResumePoint> {
     let (object, offset) = match record {
         Record::Object(record) => (record.object, 0),
@@ -89,15 +87,15 @@ pub type BeginTx<'a> = dyn FnMut(u64) -> Result<Tx> + 'a;
 /// Receives one stream.
 pub struct Receiver<'a> {
     pub(crate) objset: Objset,
-    /// What the dataset was before: the base snapshot of an incremental stream.
+    /// The earlier state of the dataset: the base snapshot of an incremental stream.
     base: Option<Objset>,
     begin: Begin,
     pub(crate) begin_tx: &'a mut BeginTx<'a>,
-    /// The object whose OBJECT record came last.
+    /// The object of the last OBJECT record.
     current: Option<Current>,
     /// Lower object numbers were described already.
     pub(crate) next_object: u64,
-    /// In a raw stream: the block of dnodes whose objects are described now.
+    /// In a raw stream: the dnode block whose objects the next records describe.
     pub(crate) dnode_block: Option<u64>,
 }
 
@@ -118,7 +116,7 @@ impl<'a> Receiver<'a> {
     /// Receives into an object set that is writable. `base` is the content that it begins with; `None`
     /// if it is empty.
     ///
-    /// `resume` is where the stream goes on that was cut: lower objects were received before.
+    /// `resume` is the position of a resumed stream: lower objects were received before.
     pub fn new(
         objset: Objset,
         base: Option<Objset>,
@@ -129,7 +127,7 @@ impl<'a> Receiver<'a> {
         let (current, dnode_block) = (None, None);
         let mut receiver =
             Self { objset, base, begin, begin_tx, current, next_object, dnode_block };
-        // a stream that goes on within an object may not describe it again
+        // a stream that resumes within an object may not describe it again
         if let Some(object) = receiver.live_object(ObjectId::new(next_object))?
             && resume.is_some()
         {
@@ -241,7 +239,7 @@ impl<'a> Receiver<'a> {
         payload: &[u8],
     ) -> Result<Object> {
         let tx = (self.begin_tx)(u64::from(slots(record)).saturating_mul(512))?;
-        // a dnode without a spill block has more room for its bonus
+        // a dnode without a spill block has more space for its bonus
         if self.begin.flags.has(BeginFlags::SPILL_BLOCK) && !record.has_spill() && there.has_spill()
         {
             there.set_spill(&tx, None)?;
@@ -324,7 +322,7 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// The object that a record belongs to: the one whose OBJECT record came last.
+    /// The object of a record: the one of the last OBJECT record.
     pub(crate) fn current(&self, record: &'static str, object: u64) -> Result<&Current> {
         let current = self.current.as_ref().filter(|it| it.record.object == object);
         current.ok_or(Error::Invalid {
@@ -355,7 +353,7 @@ impl<'a> Receiver<'a> {
         }
         let stored = units::to_usize(write.physical_size);
         if write.embedded_type != 0 || stored > Blkptr::PAYLOAD {
-            return Err(broken("its payload is no embedded block"));
+            return Err(broken("its payload is not an embedded block"));
         }
         if u64::from(write.logical_size) > write.length {
             return Err(broken("its payload exceeds the block"));
@@ -363,7 +361,7 @@ impl<'a> Receiver<'a> {
         let stored = payload.get(..stored).unwrap_or(payload);
         let size = (write.compression, write.logical_size.into());
         let mut plain = decompress("WRITE_EMBEDDED", write.object, size, stored)?;
-        // what the payload lacks of the block is zeros
+        // the rest of the block behind the payload is zeros
         let length = usize::try_from(write.length).ok().filter(|length| *length <= 16 << 20);
         plain.resize(length.ok_or_else(|| broken("its block is above 16 MiB"))?, 0);
         // OpenZFS sends a spill block that is embedded so, at the offset of the spill's block number
@@ -385,7 +383,7 @@ impl<'a> Receiver<'a> {
         let length = units::to_u64(bytes.len());
         let end = offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok());
         if end.is_none() || bytes.is_empty() || !length.is_multiple_of(512) {
-            let why = "its range is not allowed";
+            let why = "its range is invalid";
             return Err(Error::Invalid { record, object, why });
         }
         let object = self.current(record, object)?.object.clone();
@@ -396,13 +394,13 @@ impl<'a> Receiver<'a> {
     fn free_range(&mut self, range: &FreeRange) -> Result<()> {
         let object = self.current("FREE", range.object)?.object.clone();
         let end = match range.length {
-            // the last block of a raw stream's object is told
+            // the last block of a raw stream's object is known from its OBJECT record
             u64::MAX if self.is_raw() => raw::end_of(object.dnode()),
             u64::MAX => u64::MAX,
             length => range.offset.checked_add(length).ok_or(Error::Invalid {
                 record: "FREE",
                 object: range.object,
-                why: "its range is not allowed",
+                why: "its range is invalid",
             })?,
         };
         if self.is_raw() {
@@ -417,7 +415,7 @@ impl<'a> Receiver<'a> {
         let current = self.current("SPILL", spill.object)?;
         let knows_spill = self.begin.flags.has(BeginFlags::SPILL_BLOCK);
         if spill.compressed_size != 0 || !(512..=MAX_SPILL).contains(&spill.length) {
-            return Err(broken("its size is not allowed"));
+            return Err(broken("its size is invalid"));
         }
         if !spill.length.is_multiple_of(512) {
             return Err(broken("its size is not a multiple of 512"));
@@ -441,7 +439,7 @@ impl<'a> Receiver<'a> {
     }
 }
 
-/// Whether the bonus leaves room for a pointer to a spill block.
+/// Whether a pointer to a spill block fits behind the bonus.
 pub(crate) fn fits_with_spill(record: &ObjectRecord, dnode: &Dnode) -> bool {
     let taken = dnode
         .pointers

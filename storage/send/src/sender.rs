@@ -1,9 +1,9 @@
 //! Sending a snapshot: a walk over its object set, in the order in which OpenZFS sends.
 //!
-//! The array of dnodes is walked block by block. A hole in it becomes FREEOBJECTS. For each dnode of a
-//! block an OBJECT record is sent, then a FREE record for all that is behind its last block, then its
-//! blocks and holes by offset, then its spill block. An incremental stream leaves out every block that
-//! was born no later than the base snapshot, and what is below it. Holes whose birth is not known are
+//! The array of dnodes is walked block by block. A hole in it becomes FREEOBJECTS. For each dnode
+//! of a block an OBJECT record is sent, then a FREE record for everything after its last block,
+//! then its blocks and holes by offset, then its spill block. An incremental stream leaves out
+//! every block born no later than the base snapshot, and its children. Holes of unknown birth are
 //! always sent: the object may have been freed and created again since the base.
 
 use dmu::{BlockVisit, Object, Objset, SPILL_BLOCK, SpecialObject, WalkControl, WalkOptions};
@@ -45,7 +45,7 @@ pub struct SendBase {
     pub is_origin: bool,
 }
 
-/// Where a stream goes on that was cut.
+/// The position at which an interrupted stream resumes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResumePoint {
     /// The object.
@@ -83,7 +83,7 @@ pub struct SendSource<'a> {
     pub base: Option<SendBase>,
     /// The features of the stream.
     pub features: StreamFeatures,
-    /// Where the stream goes on; none: it begins at the beginning.
+    /// The position at which the stream resumes; none: it begins at the start.
     pub resume: Option<ResumePoint>,
     /// The wrapped key of the dataset, in a raw stream. The object set is read without the key then.
     pub keydata: Option<CryptKeydata>,
@@ -104,7 +104,7 @@ pub fn send(source: &SendSource<'_>, out: &mut StreamWriter<'_>) -> Result<()> {
     out.end(source.guid)
 }
 
-/// The list behind BEGIN: where the stream goes on, and the key. Empty if neither is needed.
+/// The list behind BEGIN: the resume position, and the key. Empty if neither is needed.
 fn begin_payload(source: &SendSource<'_>) -> Vec<u8> {
     let mut list = Nvlist::new();
     if let Some(point) = source.resume {
@@ -247,7 +247,7 @@ impl Sender<'_, '_> {
                 .map_err(|why| dmu::Error::Corrupt { zbookmark, why })?;
             let slots = dnode.as_ref().map_or(1, |dnode| dnode.slots);
             match dnode {
-                // the array's own dnode is no object
+                // the array's own dnode is not an object
                 _ if number == 0 || number < self.resume_object() => {}
                 None => self.free_objects(meta, number, 1)?,
                 Some(dnode) => self.send_object(ObjectId::new(number), dnode, rest)?,
@@ -322,9 +322,9 @@ impl Sender<'_, '_> {
 
     fn send_hole(&mut self, id: ObjectId, blocks: [u64; 2], block_size: u32) -> Result<()> {
         let [first, end] = blocks;
-        // a hole whose offset is no number can never be anything else
+        // a hole whose offset overflows cannot overlap any data
         let Some(offset) = first.checked_mul(block_size.into()) else { return Ok(()) };
-        // an end that is no number is the end of the object
+        // an end that overflows is the end of the object
         let end = end.saturating_mul(block_size.into());
         self.free_range(id, offset, end.wrapping_sub(offset))
     }
@@ -508,7 +508,7 @@ fn bonus_area<'a>(dnode: &Dnode, slots: &'a [u8]) -> &'a [u8] {
     slots.get(Dnode::CORE + pointers..dnode.size()).unwrap_or_default()
 }
 
-/// What the record says of the block on the sender's disks.
+/// The fields of the record about the block on the sender's disks.
 fn describe_block(record: &mut Write, block: &Regular) {
     record.checksum = block.checksum.number();
     let is_strong = matches!(
@@ -533,8 +533,8 @@ fn describe_block(record: &mut Write, block: &Regular) {
     record.key = DedupKey { checksum, properties };
 }
 
-/// The data blocks below a pointer: the first, and the one behind the last, which is 0 where that is no
-/// number. `None` if the first is no number.
+/// The data blocks below a pointer: the first, and the one after the last, which is 0 on overflow.
+/// `None` if the first overflows.
 fn block_range(dnode: &Dnode, at: Zbookmark) -> Option<[u64; 2]> {
     let shift = u32::from(at.level.get()).checked_mul(dnode.fan_out_shift())?;
     let span = 1_u64.checked_shl(shift)?;

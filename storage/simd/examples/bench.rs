@@ -1,10 +1,9 @@
 //! How fast each backend is: `cargo run --release -p simd --example bench [seconds-per-row]`.
 //!
 //! One row of 8 data columns of 16 KiB (a block of 128 KiB), warm. Prints GB/s: bytes of DATA in
-//! the block (131072) over the time of one call, whatever the call reads and writes besides, the
-//! median and the best of several slices of time. Names are those of `raidz_test -B`:
-//! `gen_*` computes those parity rows, `rec_*` rebuilds the first one, two or three data columns
-//! from the rows named, while all other data and only these rows are at hand.
+//! the block (131072) over the time of one call, regardless of the parity bytes, as the median and
+//! the best of several slices of time. Names are those of `raidz_test -B`: `gen_*` computes those
+//! parity rows; `rec_*` rebuilds the first one, two or three data columns from the named rows.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -61,7 +60,7 @@ fn main() {
     }
 }
 
-/// Bytes that begin at a page, as those of `raidz_test` do, and have been written once.
+/// Bytes that begin at a page, as those of `raidz_test` do. All pages were touched before.
 struct Buffer {
     bytes: Vec<u8>,
     length: usize,
@@ -106,7 +105,7 @@ fn bench_rebuilds(
             black_box(result).expect("enough parity");
         });
         for (out, column) in out.iter().zip(columns) {
-            assert!(out == column, "{name} rebuilt something else");
+            assert!(out == column, "{name} rebuilt other bytes");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Which kernels run.
+//! The choice of kernels.
 //!
-//! The processor is asked once, at first use. Tests and benches force a backend by calling the
-//! methods of [`Backend`] instead of the free functions.
+//! The processor's features are read once, at first use. Tests and benches force a backend by
+//! calling the methods of [`Backend`] instead of the free functions.
 
 use std::sync::OnceLock;
 
@@ -38,7 +38,7 @@ impl Backend {
         })
     }
 
-    /// Its name, for people.
+    /// Its name, as the bench prints it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Naive => "naive",
@@ -48,7 +48,7 @@ impl Backend {
         }
     }
 
-    /// The kernels; the portable ones if the processor cannot run those asked for.
+    /// The kernels; the portable ones if the processor cannot run the requested ones.
     pub(crate) fn kernels(self) -> &'static dyn Kernels {
         self.find().unwrap_or(&Scalar)
     }

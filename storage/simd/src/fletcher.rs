@@ -46,7 +46,7 @@ impl Backend {
     }
 }
 
-/// A fletcher2 in the making.
+/// A fletcher2 sum in progress.
 #[derive(Clone, Debug)]
 pub struct Fletcher2(Stream<16>);
 
@@ -56,13 +56,13 @@ impl Fletcher2 {
         Self(Stream::new(swapped))
     }
 
-    /// Adds the next bytes; pieces may be cut anywhere.
+    /// Adds the next bytes; the pieces may have any lengths.
     pub fn update(&mut self, data: &[u8]) {
         self.0.update(data, Backend::fletcher2, append_zeros2);
     }
 
-    /// Adds what `next` has summed, as if its bytes had been given to `self`. A remainder that
-    /// `self` still holds is dropped, as [`Self::finish`] would drop it.
+    /// Adds the sums of `next`, as if its bytes had been added to `self`. An unfinished word in
+    /// `self` is dropped, as [`Self::finish`] would drop it.
     pub fn append(&mut self, next: &Self) {
         self.0.append(&next.0, append_zeros2);
     }
@@ -73,7 +73,7 @@ impl Fletcher2 {
     }
 }
 
-/// A fletcher4 in the making.
+/// A fletcher4 sum in progress.
 #[derive(Clone, Debug)]
 pub struct Fletcher4(Stream<4>);
 
@@ -83,13 +83,13 @@ impl Fletcher4 {
         Self(Stream::new(swapped))
     }
 
-    /// Adds the next bytes; pieces may be cut anywhere.
+    /// Adds the next bytes; the pieces may have any lengths.
     pub fn update(&mut self, data: &[u8]) {
         self.0.update(data, Backend::fletcher4, append_zeros4);
     }
 
-    /// Adds what `next` has summed, as if its bytes had been given to `self`. A remainder that
-    /// `self` still holds is dropped, as [`Self::finish`] would drop it.
+    /// Adds the sums of `next`, as if its bytes had been added to `self`. An unfinished word in
+    /// `self` is dropped, as [`Self::finish`] would drop it.
     pub fn append(&mut self, next: &Self) {
         self.0.append(&next.0, append_zeros4);
     }
@@ -158,12 +158,12 @@ fn add_sums(a: Sums, b: Sums) -> Sums {
     std::array::from_fn(|i| a[i].wrapping_add(b[i]))
 }
 
-/// What a fletcher2 becomes when `pairs` pairs of zeroes follow.
+/// The fletcher2 sums after `pairs` more pairs of zeroes.
 fn append_zeros2([a, b, c, d]: Sums, pairs: u64) -> Sums {
     [a, b, c.wrapping_add(a.wrapping_mul(pairs)), d.wrapping_add(b.wrapping_mul(pairs))]
 }
 
-/// What a fletcher4 becomes when `n` words of zeroes follow.
+/// The fletcher4 sums after `n` more words of zeroes.
 fn append_zeros4([a, b, c, d]: Sums, n: u64) -> Sums {
     let (second, third) = (triangular(n), tetrahedral(n));
     let dot = |weights: &[(u64, u64)]| {
@@ -184,8 +184,8 @@ fn triangular(n: u64) -> u64 {
     (n * (n + 1) / 2) as u64
 }
 
-/// n(n+1)(n+2)/6 modulo 2^64. Of three neighbours one is a multiple of 3: it is divided before
-/// the product outgrows 128 bits.
+/// n(n+1)(n+2)/6 modulo 2^64. One of the three factors is a multiple of 3. It is divided first,
+/// because the whole product would overflow 128 bits.
 #[expect(clippy::cast_possible_truncation, reason = "the truncation is the modulus")]
 fn tetrahedral(n: u64) -> u64 {
     let n = u128::from(n);

@@ -9,9 +9,9 @@
 //! arch       the kernels; `naive` is the specification, `scalar` the fallback
 //! ```
 //!
-//! The shape is memchr's and reed-solomon-simd's: callers see safe functions over slices; the
-//! processor is asked once; a property test runs every kernel against `naive` on every kind of
-//! length and alignment. `unsafe` exists in `arch::x86_64` only.
+//! Callers see safe functions over slices. The processor's features are read once. A property test
+//! runs every kernel against `naive` on every kind of length and alignment. `unsafe` exists in
+//! `arch::x86_64` only.
 #![deny(unsafe_code)]
 
 mod arch;

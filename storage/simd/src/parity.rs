@@ -25,7 +25,7 @@ use crate::matrix::{self, Matrix};
 /// The most parity rows.
 pub const MAX_ROWS: usize = matrix::MAX;
 
-/// The most data columns: the powers of 2 repeat after so many.
+/// The most data columns: the powers of 2 repeat after this many.
 pub const MAX_COLUMNS: usize = crate::gf256::ORDER;
 
 /// More data columns are lost than there are parity rows left.
@@ -64,14 +64,14 @@ pub fn generate_row(row: usize, data: &[&[u8]], parity: &mut [u8]) {
 
 /// Computes lost data columns: `out[k]` receives data column `missing[k]`.
 ///
-/// `data[i]` is none for every column that is not at hand; what `data` has for a column in
-/// `missing` is not looked at. `parity[row]` is none for lost rows. All columns not at hand have
-/// to be solved for, even those that are not in `missing`. The columns of `out` may have
-/// different lengths, which are the columns' own.
+/// `data[i]` is none for every unavailable column; entries of `data` for a column in `missing` are
+/// ignored. `parity[row]` is none for lost rows. Every unavailable column counts against the
+/// parity, also those that are not in `missing`. Each column of `out` has the length of its data
+/// column.
 ///
 /// # Errors
-/// [`NotEnoughParity`] if more data columns are not at hand than the first `parity_rows` rows have
-/// survivors. `out` is then untouched.
+/// [`NotEnoughParity`] if more data columns are unavailable than the first `parity_rows` rows have
+/// survivors. `out` is then unchanged.
 ///
 /// # Panics
 /// If `data` has more than [`MAX_COLUMNS`] columns, `missing` is not a list of distinct columns
@@ -170,7 +170,7 @@ fn shortest_length(data: &[&[u8]], length: usize) -> usize {
 
 /// Which inputs, times what, make up the missing columns.
 struct RebuildPlan {
-    /// Data columns at hand.
+    /// Available data columns.
     survivors: Vec<usize>,
     /// Parity rows used.
     rows: Vec<usize>,
@@ -209,7 +209,7 @@ impl RebuildPlan {
 }
 
 /// The first choice among `rows` that can be solved for the unknowns, with the inverse of its
-/// matrix. Choices go in order, so that P, whose factors are all one, is used where it is left.
+/// matrix. Choices go in order, so that P is preferred: its factors are all one.
 fn find_solvable_rows(
     rows: &[usize],
     unknowns: &[usize],

@@ -1,9 +1,10 @@
-//! Hot spares and drives of the read cache: a pool names them, and none of its vdevs has them.
+//! Hot spares and cache drives: the pool's configuration names them, and they are in none of its
+//! vdevs.
 //!
-//! The pool's directory leads to a packed list of each (`spares`, `l2cache`), with one list for each
-//! drive: `type`, `guid`, `path`, `is_spare`, `ashift`. The distributed spares of a dRAID are among
-//! the spares, as vdevs of the kind `dspare` without a drive: `top_guid` and `spareid` say whose
-//! which they are. The labels of such a drive say no more than what it is:
+//! The pool's directory leads to a packed list of each (`spares`, `l2cache`), with one list for
+//! each drive: `type`, `guid`, `path`, `is_spare`, `ashift`. The distributed spares of a dRAID are
+//! among the spares, as vdevs of the kind `dspare` without a drive: `top_guid` and `spareid`
+//! identify them. The labels of such a drive hold only its role:
 //!
 //! ```text
 //! version  state (3 a spare, 4 a cache)  guid  ashift (of a cache)  path
@@ -26,19 +27,19 @@ use crate::create::INITIAL_TXG;
 use crate::vdev_layout::DeviceSpec;
 use crate::{Error, PoolDirectory};
 
-/// What a drive is there for.
+/// The role of a drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AuxiliaryRole {
     /// To take the place of a drive that fails.
     Spare,
-    /// To keep what is often read.
+    /// A device of the read cache (L2ARC).
     Cache,
 }
 
 /// A drive that is part of no vdev.
 #[derive(Clone)]
 pub struct AuxiliaryDevice {
-    /// What it is there for.
+    /// Its role.
     pub role: AuxiliaryRole,
     /// Its path.
     pub spec: DeviceSpec,
@@ -55,17 +56,17 @@ impl std::fmt::Debug for AuxiliaryDevice {
 /// A drive that a pool names and that is part of no vdev; also a spare that a dRAID has in itself.
 #[derive(Clone, Debug)]
 pub struct AuxiliaryEntry {
-    /// What it is there for.
+    /// Its role.
     pub role: AuxiliaryRole,
-    /// Its identity.
+    /// Its guid.
     pub guid: Guid,
-    /// What it is called: its path.
+    /// Its name: the path.
     pub path: String,
     /// The sectors in which it is written.
     pub ashift: Option<Ashift>,
-    /// Whether it is room in the drives of a dRAID.
+    /// Whether it is distributed spare space of a dRAID.
     pub is_distributed: bool,
-    /// What the pool says of it.
+    /// Its configuration in the pool.
     nvlist: Nvlist,
 }
 
@@ -82,11 +83,11 @@ impl AuxiliaryEntry {
     }
 }
 
-/// Where the pool's directory has them.
+/// Its entry in the pool's directory.
 const DIRECTORY_ENTRIES: [(AuxiliaryRole, &str); 2] =
     [(AuxiliaryRole::Spare, "spares"), (AuxiliaryRole::Cache, "l2cache")];
 
-/// Those that a pool names.
+/// The configured ones of a pool.
 pub(crate) fn read_entries(directory: &PoolDirectory) -> Result<Vec<AuxiliaryEntry>, Error> {
     let mut all = Vec::new();
     for (role, entry) in DIRECTORY_ENTRIES {
@@ -150,7 +151,7 @@ fn string_value(text: &str) -> Value {
     Value::Str(text.as_bytes().to_vec())
 }
 
-/// What the pool says of a drive.
+/// The pool's configuration of a drive.
 fn pool_nvlist(each: &AuxiliaryDevice, guid: Guid, ashift: u64) -> Nvlist {
     let mut list = Nvlist::new();
     let kind = if each.spec.is_disk { VdevKind::Disk } else { VdevKind::File };
@@ -177,7 +178,7 @@ pub(crate) fn distributed_spare_entries(
     spares.map(|list| AuxiliaryEntry::new(AuxiliaryRole::Spare, list))
 }
 
-/// What the pool says of the spares that a dRAID has in itself.
+/// The pool's configuration of a dRAID's distributed spares.
 fn distributed_spares(top: &VdevConfig, world: &Environment) -> Vec<Nvlist> {
     let (Some(draid), Some(parity)) = (&top.draid, top.nparity) else { return Vec::new() };
     let spare = |number: u64| {
@@ -196,7 +197,7 @@ fn distributed_spares(top: &VdevConfig, world: &Environment) -> Vec<Nvlist> {
     (0..draid.spares).map(spare).collect()
 }
 
-/// What a drive says of itself.
+/// The content of a drive's label.
 fn label_nvlist(each: &AuxiliaryDevice, guid: Guid, ashift: u64) -> Nvlist {
     let mut list = Nvlist::new();
     list.push("version", Value::U64(crate::create::POOL_VERSION));
@@ -243,7 +244,7 @@ impl AuxiliaryLabel {
     }
 }
 
-/// Whether the label of a drive says that it is this one.
+/// Whether the label of a drive identifies it as this one.
 pub fn is_labeled_as(device: &Arc<dyn Device>, guid: Guid) -> bool {
     let (labelled, _) = crate::read_labels(device);
     labelled.is_some_and(|found| {

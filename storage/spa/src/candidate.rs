@@ -23,12 +23,12 @@ pub struct Candidate {
     pub duplicates: Vec<Duplicate>,
 }
 
-/// What is known of one leaf before the pool is opened.
+/// The facts about one leaf before the pool is opened.
 #[derive(Clone, Debug)]
 pub struct LeafSummary {
-    /// Its identity.
+    /// Its guid.
     pub guid: Guid,
-    /// What the pool calls it.
+    /// Its path in the labels.
     pub path: String,
     /// The device, where it was found.
     pub device: Option<String>,
@@ -59,7 +59,7 @@ pub fn scan_devices(devices: &[Arc<dyn Device>]) -> (Vec<Candidate>, Vec<Labeled
 }
 
 impl Candidate {
-    /// The newest label: what the pool is believed to be before its own configuration is read.
+    /// The newest label: the pool's configuration until its own is read.
     pub fn config(&self) -> Option<&LabelConfig> {
         self.devices.iter().map(|device| &device.config).max_by_key(|config| config.pool.txg)
     }
@@ -83,11 +83,11 @@ impl Candidate {
         self.uberblocks().first().copied()
     }
 
-    /// The top-level vdevs as the labels describe them, each by the newest label that knows it.
-    /// None for those that no found device is part of.
+    /// The top-level vdevs from the labels, each by the newest label that has it. None for those
+    /// without a found device.
     pub(crate) fn tops(&self) -> Vec<Option<&VdevConfig>> {
         let said = self.config().and_then(|config| config.pool.vdev_children);
-        // labels of the first versions do not say how many there are
+        // labels of the first versions do not have the number of vdevs
         let trees = self.devices.iter().filter_map(|device| device.config.pool.tree.as_ref());
         let seen = trees.map(|tree| u64::from(tree.id.get()) + 1).max();
         let count = said.or(seen).unwrap_or(1);
@@ -108,9 +108,9 @@ impl Candidate {
         tops.into_iter().map(|top| top.map(|(tree, _)| tree)).collect()
     }
 
-    /// Finds the device of a leaf. A leaf knows all txgs that its pool does, unless the others of
-    /// its top-level vdev know newer ones: not every vdev is told of every txg, but of those that
-    /// it is told of, all of its leaves are.
+    /// Finds the device of a leaf. A leaf has all txgs of its pool, unless the others of its
+    /// top-level vdev have newer ones. Not every vdev is written in every txg, but all leaves of a
+    /// written one are.
     pub(crate) fn find_leaf(&self, leaf: Guid) -> Option<LeafDevice> {
         let device = self.devices.iter().find(|device| device.guid() == leaf)?;
         let top = device.config.top_guid;

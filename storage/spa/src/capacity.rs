@@ -1,9 +1,9 @@
 //! How much a pool can hold.
 //!
-//! What a pool has for its datasets is less than its devices have: parity and sectors cut off are
-//! taken out by a fixed ratio for each vdev, a share is kept back so that deleting works in a full
-//! pool, and one metaslab of each larger vdev is for the intent log. What dedup and cloning save
-//! comes on top. The root dataset's `used` and `available` together are what is left.
+//! The space for datasets is less than that of the devices. A fixed ratio per vdev accounts for
+//! parity and padding. Slop is reserved, so that a full pool can still delete. One metaslab of each
+//! larger vdev is for the intent log. The savings of dedup and cloning are added. The rest is the
+//! root dataset's `used` and `available` together.
 //!
 //! Learnt from: the root datasets' figures of all fixtures. Proved by: `usable_space`.
 
@@ -84,7 +84,7 @@ pub(crate) fn fill_biases(pool: &mut Pool) {
     }
 }
 
-/// What a top-level vdev is kept for. The pool's own description leaves it to the vdev's table.
+/// The class of a top-level vdev. The pool's configuration does not have it, only the vdev's ZAP.
 pub fn allocation_bias(pool: &Pool, top: &VdevConfig) -> Option<Bias> {
     if top.bias.is_some() {
         return top.bias.clone();
@@ -133,22 +133,22 @@ fn saved_by_dedup(pool: &Pool) -> u64 {
     referenced.wrapping_sub(stored)
 }
 
-/// Bytes that blocks in the dedup tables would take if each that refers to one had its own, and
-/// those that they do take.
+/// Bytes of the deduplicated blocks if each reference had its own copy, and their actual
+/// allocated bytes.
 fn dedup_totals(sums: &[Sums]) -> (u64, u64) {
     let add = |of: fn(&Sums) -> u64| sums.iter().map(of).fold(0, u64::wrapping_add);
     (add(|sums| sums.referenced_dsize), add(|sums| sums.dsize))
 }
 
-/// How many times 1 % of what the dedup tables store is referred to: 100 if they save nothing.
+/// The dedup ratio times 100: 100 if dedup saves nothing.
 pub fn dedup_ratio(sums: &[Sums]) -> u64 {
     let (referenced, stored) = dedup_totals(sums);
     let ratio = (u128::from(referenced) * 100).checked_div(stored.into());
     ratio.and_then(|ratio| ratio.try_into().ok()).unwrap_or(100)
 }
 
-/// What the dedup tables hold, by their statistics: sums over the blocks of which there are 1, 2 to 3,
-/// 4 to 7 references, and so on; what is in their logs only is counted. Empty where there are none.
+/// The statistics of the dedup tables: sums over the blocks with 1, 2 to 3, 4 to 7 references, and
+/// so on; entries in their logs are only counted. Empty without tables.
 pub fn dedup_histogram(mos: &Objset, tree: &VdevTree) -> Vec<Sums> {
     let Ok(directory) = PoolDirectory::open(mos.clone()) else { return Vec::new() };
     let Ok(Some(object)) = directory.object("DDT-statistics") else { return Vec::new() };
@@ -156,7 +156,7 @@ pub fn dedup_histogram(mos: &Objset, tree: &VdevTree) -> Vec<Sums> {
     let mut all = vec![Sums::default(); 64];
     let size_of = |dva: &Dva| dva_dsize(tree, *dva);
     for (_, logs) in DedupLogs::read_all(mos, &directory).unwrap_or_default() {
-        // a key that cannot be is no figure to lose the others for
+        // a key that cannot be is not a figure to lose the others for
         let _ = logs.add_to_histogram(&mut all, &size_of);
     }
     for entry in table.entries().flatten() {
@@ -180,7 +180,7 @@ fn saved_by_cloning(pool: &Pool) -> u64 {
     tables.fold(0, |saved, table| saved.saturating_add(table.saved))
 }
 
-/// Bytes whose freeing was put off.
+/// Bytes of deferred frees.
 fn deferred_space(pool: &Pool) -> u64 {
     let deferred = pool.directory().object("sync_bplist").ok().flatten().and_then(|object| {
         let list = Bpobj::parse(object.bonus(), object.bonus_order());
@@ -199,7 +199,7 @@ fn checkpointed_space(pool: &Pool) -> u64 {
         let object = pool.mos().object(ObjectId::new(map)).ok()?;
         let mut bonus = Reader::new("space map", object.bonus(), object.bonus_order());
         let header = SpaceMapHeader::read(&mut bonus).ok()?;
-        // it notes what was freed, so that its sum is below 0
+        // it records frees, so that its sum is below 0
         Some(header.allocated.unsigned_abs())
     });
     kept.fold(0, u64::saturating_add)

@@ -8,10 +8,9 @@
 //! 4  labels 1 and 3, flush    only if the configuration changed
 //! ```
 //!
-//! Every leaf that can be written gets all of it, whatever it missed before, but for the uberblock of
-//! a txg of which it failed to keep something: that is noted in the pool with the next txg only, and
-//! by its old uberblock it is known to lack this one until then. Nothing else in the house writes to
-//! where labels are.
+//! Every writable leaf gets everything, whatever it missed before, except the uberblock of a txg in
+//! which it failed: its DTL is recorded only with the next txg, and until then its old uberblock
+//! shows that it lacks this one. Nothing else writes to the labels' space.
 //!
 //! Learnt from: `vdev_label.c` of OpenZFS 2.3.2. Proved by: `a_cut_leaves_one_txg_or_the_other`.
 
@@ -31,9 +30,9 @@ use crate::Error;
 pub struct TxgCommitter<'a> {
     /// The pool's vdevs.
     pub tree: &'a VdevTree,
-    /// Those of them that are logs: what they promised is in the txg itself.
+    /// Those of them that are logs: their records are in the txg itself.
     pub logs: Vec<Guid>,
-    /// Whether the last slot of each ring is kept for multihost protection's signs of life.
+    /// Whether the last slot of each ring is reserved for MMP heartbeats.
     pub multihost: bool,
 }
 
@@ -51,12 +50,16 @@ impl TxgCommitter<'_> {
         faults: &mut Vec<LeafError>,
     ) -> Result<(), Error> {
         let counts = |top: &VdevNode| !self.logs.contains(&top.guid);
+        // Rule: flush before the uberblock. A drive may reorder writes: after a power cut an uberblock
+        // without its blocks would be the newest state, and unreadable.
         self.tree.flush_vdevs(&counts, faults)?;
-        // who promises something flushes as well, and may have failed with blocks of this txg
+        // a commit of the intent log flushes as well, and may have failed with blocks of this txg
         if self.tree.check_txgs_durable(uberblock.txg..=uberblock.txg, &counts).is_err() {
             return Err(Error::WritesLost);
         }
         let labels = config.map(|config| self.build_labels(config)).transpose()?;
+        // Rule: two labels before the uberblocks, two after. A cut then damages at most one pair, and the
+        // other pair describes the state of the newest uberblock.
         if let Some(labels) = &labels {
             self.write_labels(labels, [0, 2], faults)?;
         }
@@ -144,21 +147,21 @@ impl TxgCommitter<'_> {
         self.flush_and_check(&good, faults)
     }
 
-    /// Writes a sign of life into one label of a leaf; gives whether the leaf took it.
+    /// Writes an MMP heartbeat into one label of a leaf; returns whether the leaf took it.
     pub fn write_heartbeat(uberblock: &Uberblock, leaf: &Leaf, copy: u32) -> bool {
         let within = label::heartbeat_offset(leaf.ashift().get().into());
         label_offsets(leaf, [copy])
             .any(|start| write_uberblock_slot(uberblock, leaf, start + within).is_ok())
     }
 
-    /// Flushes; an error where no leaf is left of those that took what was written.
+    /// Flushes; an error if no leaf is left that has all the writes.
     fn flush_and_check(&self, good: &[Guid], faults: &mut Vec<LeafError>) -> Result<(), Error> {
         let failed = self.flush_leaves(faults);
         let lasts = good.iter().any(|leaf| !failed.contains(leaf));
         if lasts { Ok(()) } else { Err(Error::NoDeviceWritten) }
     }
 
-    /// Flushes all leaves; gives those that failed.
+    /// Flushes all leaves; returns the failed ones.
     fn flush_leaves(&self, faults: &mut Vec<LeafError>) -> Vec<Guid> {
         let failed: Vec<Guid> =
             self.tree.flush_leaves().into_iter().map(|leaf| leaf.guid()).collect();
@@ -169,7 +172,7 @@ impl TxgCommitter<'_> {
     }
 }
 
-/// The leaves that can be written and may be said to know this txg; all of them, if that were none.
+/// The writable leaves whose uberblock may have this txg; all of them, if that were none.
 pub(crate) fn commit_targets(tree: &VdevTree, txg: Txg) -> Vec<Arc<Leaf>> {
     let all = tree.writable_leaves();
     let whole: Vec<_> = all.iter().filter(|leaf| !leaf.has_missed_txg(txg)).cloned().collect();
@@ -210,7 +213,7 @@ struct LabelWrite {
     config_field: Vec<u8>,
 }
 
-/// What the label of a leaf says: the pool, and of its vdevs the one that the leaf is part of.
+/// The content of a leaf's label: the pool, and the leaf's top-level vdev.
 pub fn leaf_label_config(pool: &PoolConfig, top: &VdevConfig, leaf: &VdevConfig) -> LabelConfig {
     let pool = PoolConfig { tree: Some(top.clone()), ..pool.clone() };
     LabelConfig::for_leaf(pool, leaf.guid, leaf.is_spare)
@@ -235,8 +238,8 @@ fn label_offsets(leaf: &Leaf, which: impl IntoIterator<Item = u32>) -> impl Iter
     which.into_iter().filter_map(move |copy| label::offset(copy, size))
 }
 
-/// The txg by which the slot is chosen: that of the uberblock, but for the one that says where a
-/// raidz expansion's first rows are, which must not overwrite the one it amends.
+/// The txg that selects the slot: that of the uberblock, except for the one with a raidz
+/// expansion's scratch state, which must not overwrite the one that it amends.
 fn slot_txg(uberblock: &Uberblock) -> Txg {
     let amends = uberblock.reflow.scratch == ondisk::uberblock::Scratch::Valid;
     Txg::new(uberblock.txg.get().minus_or_zero(u64::from(amends)))
@@ -244,10 +247,10 @@ fn slot_txg(uberblock: &Uberblock) -> Txg {
 
 fn seal_checksum(field: &mut [u8], place: u64) {
     let sealed = embedded::seal(field, &[place, 0, 0, 0], Checksum::Label, false);
-    assert!(sealed.is_some(), "fields of labels have room for their checksum");
+    assert!(sealed.is_some(), "fields of labels have space for their checksum");
 }
 
-/// Whether it was written; if not, says so.
+/// Returns whether it was written; reports an error.
 fn record_fault(
     leaf: &Leaf,
     written: Result<(), DeviceError>,

@@ -1,8 +1,8 @@
 //! Making a pool on empty devices.
 //!
-//! The pool comes to be in its first transaction group: the skeleton of its own objects is laid
-//! out in memory, the vdevs get their tables and the root file system its content, and the group
-//! is written as any other is. Only then do labels name the pool.
+//! A pool is created in its first txg: its MOS is built in memory, the vdevs get their tables
+//! and the root file system its content. Then the txg is synced like any other. Only then do
+//! labels name the pool.
 
 use std::sync::Arc;
 
@@ -34,14 +34,14 @@ use crate::{Error, Pool, PoolDirectory, features};
 pub const INITIAL_TXG: Txg = Txg::new(4);
 /// The version of pools with features.
 pub(crate) const POOL_VERSION: u64 = 5000;
-/// What an object is whose type says no more than that it is a table of metadata.
+/// The type of an object that is a table of metadata.
 pub(crate) const ZAP_METADATA: ObjectType = ObjectType(0x80 | 0x40 | 4);
 /// Bytes of the block of a list of metaslabs.
 const METASLAB_ARRAY_BLOCK_SIZE: u32 = 512;
 /// Bytes of the block of the list of frees that are put off.
 const BPLIST_BLOCK_SIZE: u32 = 16 << 10;
 
-/// What a pool is to be made of.
+/// The options of a new pool.
 pub struct NewPool {
     /// Its name.
     pub name: String,
@@ -54,7 +54,7 @@ pub struct NewPool {
     pub auxiliary: Vec<AuxiliaryDevice>,
     /// The features that are enabled.
     pub features: Vec<&'static Feature>,
-    /// The host that has it: its number and name.
+    /// The host that imports it: its number and name.
     pub host: (u64, String),
     /// The keys of its root file system, if that is encrypted.
     pub root_key: Option<RootKey>,
@@ -67,7 +67,7 @@ pub struct RootKey {
     pub wrapped: WrappedKey,
     /// The form of the user's key.
     pub format: KeyFormat,
-    /// What a passphrase is stretched with.
+    /// The PBKDF2 parameters of a passphrase.
     pub salt: u64,
     /// How often.
     pub iterations: u64,
@@ -75,11 +75,11 @@ pub struct RootKey {
     pub key: Key,
 }
 
-/// A pool in the making.
+/// A pool under construction.
 pub struct CreatedPool {
     /// The pool.
     pub pool: ActivePool,
-    /// The root file system, whose content is still to be made.
+    /// The root file system, without content yet.
     pub root_objset: ObjsetId,
 }
 
@@ -162,7 +162,7 @@ pub fn create_pool(
     Ok(CreatedPool { pool: active, root_objset: skeleton.root_objset })
 }
 
-/// Says that the root file system is encrypted; gives the key of its blocks.
+/// Marks the root file system as encrypted; returns the key of its blocks.
 fn encrypt_root(
     change: &SyncTaskContext<'_>,
     root: ObjsetId,
@@ -248,8 +248,8 @@ fn build_tree(root: &VdevConfig, devices: &[Arc<dyn Device>]) -> Result<Arc<Vdev
     Ok(Arc::new(VdevTree::new(nodes.collect::<Result<_, _>>()?)))
 }
 
-/// Adds what every pool has besides its datasets: the tables of its vdevs, the lists of their
-/// metaslabs, and what it remembers of its making.
+/// Adds the other objects of every pool: the tables of its vdevs, the lists of their
+/// metaslabs, and the facts of its creation.
 fn create_pool_objects(
     change: &SyncTaskContext<'_>,
     root: &mut VdevConfig,
@@ -324,7 +324,7 @@ pub(crate) fn write_metaslab_array(
     Ok(())
 }
 
-/// Says in a vdev's table what it is kept for, if not for all: labels do not.
+/// Sets the class in a vdev's table, if it has one: labels do not have it.
 fn write_bias(
     change: &SyncTaskContext<'_>,
     table: ObjectId,

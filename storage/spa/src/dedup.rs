@@ -396,7 +396,7 @@ pub(crate) fn entry_stats(key: &DedupKey, value: &DedupValue, size_of: DsizeOf<'
     let (lsize, psize) = (u64::from(key.lsize), u64::from(key.psize));
     let mut sums = Sums::default();
     for (_, copies) in value.sets() {
-        // with encryption the third is no address
+        // with encryption the third is not an address
         let places = if key.encrypted { 2 } else { 3 };
         let dsize = copies.dvas.iter().take(places).flatten().map(size_of);
         let dsize = dsize.sum();

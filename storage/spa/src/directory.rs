@@ -66,7 +66,7 @@ impl PoolDirectory {
     }
 }
 
-/// The name-value list that an object holds; its bonus says how long it is.
+/// The name-value list of an object; its bonus has the length.
 pub(crate) fn read_packed_nvlist(object: &Object) -> Result<Nvlist, Error> {
     let mut bonus = Reader::new("packed list's size", object.bonus(), object.bonus_order());
     let size = bonus.u64()?;

@@ -18,8 +18,8 @@ pub struct Duplicate {
     pub used_device: String,
 }
 
-/// What speaks for a device, the weightiest first: the newest txg, the path that its label remembers,
-/// and the number of its valid labels.
+/// The sort key of a device, the most important first: the newest txg, the match of the path in its
+/// label, and the number of its valid labels.
 type Preference = (Txg, usize, usize);
 
 fn preference(device: &LabeledDevice) -> Preference {
@@ -34,7 +34,7 @@ fn preference(device: &LabeledDevice) -> Preference {
     (device.newest_txg(), fit, valid)
 }
 
-/// Splits devices into those that are used, one for each leaf, and the duplicates of these. Of equals the
+/// Splits devices into the used ones, one for each leaf, and their duplicates. Of equals the
 /// first one is used. The order stays.
 pub(crate) fn split_duplicates(
     devices: Vec<LabeledDevice>,

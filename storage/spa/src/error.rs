@@ -8,10 +8,10 @@ pub enum Error {
     /// No label of any device could be read (Corrupt).
     #[error("none of the labels holds a valid configuration")]
     NoConfig,
-    /// No uberblock stands (Corrupt), or none of the txg that was asked for.
+    /// There is no valid uberblock (Corrupt), or none of the requested txg.
     #[error("there is no valid uberblock{}", txg_suffix(*.requested))]
     NoUberblock {
-        /// The txg that was asked for.
+        /// The requested txg.
         requested: Option<Txg>,
     },
     /// A version before the first, or after the last that there is (Unsupported).
@@ -47,13 +47,13 @@ pub enum Error {
     /// The labels of a top-level vdev could be written to none of its leaves (Unavailable).
     #[error("no drive of vdev {top} could be written")]
     VdevNotWritten {
-        /// Its identity.
+        /// Its guid.
         top: Guid,
     },
     /// The labels of a spare, or of a drive of the cache, could not be written (Unavailable).
     #[error("{why}")]
     Auxiliary {
-        /// What went wrong, and where.
+        /// The failure, and its place.
         why: String,
     },
     /// A drive may not come into the pool, or leave it.
@@ -62,7 +62,7 @@ pub enum Error {
     /// A raidz cannot be expanded.
     #[error("{0}")]
     Expand(#[from] crate::active::ExpandError),
-    /// A raidz expansion cannot go on for now.
+    /// A raidz expansion cannot continue for now.
     #[error("the raidz expansion is paused: {0}")]
     Reflow(#[from] vdev::ReflowPause),
     /// A vdev with data cannot be removed.
@@ -92,9 +92,9 @@ pub enum Error {
     /// No drive took the root of the txg (Unavailable).
     #[error("no drive could be written")]
     NoDeviceWritten,
-    /// No sign of life could be given for so long that another host may have the pool
+    /// No MMP heartbeat could be written for so long that another host may have imported the pool
     /// (Unavailable).
-    #[error("no sign of life could be given: another host may have the pool by now")]
+    #[error("no MMP heartbeat could be written: another host may have imported the pool")]
     HeartbeatLost,
     /// The vdev has too many drives for a label to describe (Unsupported).
     #[error("the description of a vdev does not fit a label")]
@@ -104,7 +104,7 @@ pub enum Error {
     CloneTable {
         /// The vdev.
         vdev: VdevId,
-        /// What should be.
+        /// The rule.
         rule: &'static str,
     },
     /// A metaslab's map contradicts itself, or is not where it should be (Corrupt).
@@ -122,21 +122,21 @@ pub enum Error {
         vdev: VdevId,
     },
     /// The table of logs of space has an entry that is none (Corrupt).
-    #[error("'{name}' is no log of changes of space")]
+    #[error("'{name}' is not a log of changes of space")]
     SpaceLog {
         /// The entry's name.
         name: String,
     },
-    /// The space could not be told (Corrupt).
+    /// The space of the pool is unknown (Corrupt).
     #[error("{0}")]
     Space(#[from] metaslab::Error),
     /// Only reading is possible for now (Unsupported).
     #[error("the pool can only be read: {why}")]
     NotWritable {
-        /// What it is in the midst of, or has.
+        /// The unsupported state or feature.
         why: String,
     },
-    /// The pool is held to be looked at only.
+    /// The pool is imported read-only.
     #[error("it is imported read-only")]
     ImportedReadOnly,
     /// A drive is too small to be part of a pool.
@@ -157,8 +157,8 @@ pub enum Error {
     /// An intent log could not be read, or not be written.
     #[error("{0}")]
     IntentLog(#[from] zil::Error),
-    /// The writing of a txg does not come to rest.
-    #[error("the pool's own objects do not come to rest in txg {txg}")]
+    /// The sync of a txg does not converge.
+    #[error("the sync of the pool's own objects does not converge in txg {txg}")]
     SyncNotConverging {
         /// The txg.
         txg: Txg,
@@ -167,11 +167,11 @@ pub enum Error {
     /// (Unavailable).
     #[error("{why}")]
     Suspended {
-        /// What failed first.
+        /// The first failure.
         why: String,
     },
-    /// Drives failed to keep what they had taken: the group cannot be finished (Unavailable).
-    #[error("drives did not keep what they had taken, so that the last changes may be lost")]
+    /// Drives failed to flush written data: the txg cannot be committed (Unavailable).
+    #[error("drives failed to flush written data, so the last changes may be lost")]
     WritesLost,
     /// Our own sums do not agree: nothing more is written.
     #[error(
@@ -182,7 +182,7 @@ pub enum Error {
         /// The message of the assertion.
         what: String,
     },
-    /// The pool is no longer held.
+    /// The pool is no longer imported.
     #[error("the pool is closed")]
     Closed,
     /// The content of a file system could not be made or changed.
@@ -191,7 +191,7 @@ pub enum Error {
         /// Why, in the words of the floor that knows files.
         why: String,
     },
-    /// There is no checkpoint to go back to.
+    /// The pool has no checkpoint.
     #[error("the pool has no checkpoint")]
     NoCheckpoint,
 }

@@ -10,7 +10,7 @@ use crate::{Error, PoolDirectory};
 /// A feature of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeatureState {
-    /// Whose it is, and what: "org.illumos:lz4_compress".
+    /// Its guid: organization and name, "org.illumos:lz4_compress".
     pub guid: String,
     /// How many things use it; 0: enabled, and not in use.
     pub refcount: u64,
@@ -20,12 +20,12 @@ pub struct FeatureState {
     pub is_supported: bool,
 }
 
-/// What the features of a pool allow.
+/// The permissions that follow from the features of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FeatureCheck {
     /// All are known.
     Supported,
-    /// Those that are not known do not matter for reading.
+    /// The unknown ones do not matter for reading.
     ReadOnly(Vec<String>),
     /// The pool cannot be read without knowing these.
     Unsupported(Vec<String>),
@@ -57,7 +57,7 @@ pub(crate) fn read(directory: &PoolDirectory) -> Result<Vec<FeatureState>, Error
 /// How a feature's number of uses changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefcountChange {
-    /// By so many.
+    /// The change of the count.
     Delta(i64),
     /// To just that.
     Exact(u64),
@@ -86,7 +86,7 @@ pub(crate) fn update_refcount(
     Ok(())
 }
 
-/// What features allow.
+/// The permissions from features.
 pub(crate) fn check_features(features: &[FeatureState]) -> FeatureCheck {
     let unknown = |harmless: bool| -> Vec<String> {
         let strange = features.iter().filter(|feature| {
@@ -103,7 +103,7 @@ pub(crate) fn check_features(features: &[FeatureState]) -> FeatureCheck {
     if harmless.is_empty() { FeatureCheck::Supported } else { FeatureCheck::ReadOnly(harmless) }
 }
 
-/// Refuses a pool whose label already names features that we do not know.
+/// Refuses a pool whose label already names unknown features.
 pub(crate) fn check_label_features(guids: &[String]) -> Result<(), Error> {
     let known = |guid: &String| FEATURES.iter().any(|feature| feature.guid == *guid);
     let guids: Vec<String> = guids.iter().filter(|guid| !known(guid)).cloned().collect();

@@ -25,17 +25,17 @@ pub struct UberblockSlot {
 pub enum LabelCopy {
     /// It could not be read.
     Unreadable(device::Error),
-    /// Nothing was ever written there.
+    /// It was never written.
     Empty,
     /// Its checksum does not fit: it is damaged.
     BadChecksum,
-    /// Its checksum fits, and it is no label.
+    /// Its checksum fits, and it is not a label.
     Malformed(Broken),
     /// A label.
     Valid(Box<LabelConfig>),
 }
 
-/// A device with what its labels say.
+/// A device with its labels' content.
 #[derive(Clone, Debug)]
 pub struct LabeledDevice {
     /// The device.
@@ -89,7 +89,7 @@ pub fn read(device: &Arc<dyn Device>) -> (Option<LabeledDevice>, Vec<LabelCopy>)
         slots.extend(find_uberblocks(bytes, *copy, *offset, newest.ashift()));
     }
     slots.sort_by_key(|slot| std::cmp::Reverse(slot.uberblock.rank()));
-    // a label newer than every uberblock tells of a txg that was not finished
+    // a label newer than every uberblock is of an uncommitted txg
     let finished = slots.first().map_or(Txg::ZERO, |slot| slot.uberblock.txg);
     let known = good().filter(|config| config.pool.txg <= finished);
     let config = known.max_by_key(|config| config.pool.txg).unwrap_or(newest).clone();
@@ -118,8 +118,8 @@ fn has_valid_checksum(bytes: &[u8], offset: u64) -> bool {
     embedded::verify(bytes, &[offset, 0, 0, 0], Checksum::Label, false)
 }
 
-/// The uberblocks of a copy that stand. The size of their slots follows from the sector size,
-/// which the label tells; should it not, every size there is is tried.
+/// The valid uberblocks of a copy. The size of their slots follows from the sector size
+/// in the label; without it, every possible size is tried.
 fn find_uberblocks(
     bytes: &[u8],
     copy: u32,

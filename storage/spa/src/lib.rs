@@ -1,4 +1,4 @@
-//! The pool: from devices to something that can be read.
+//! The pool: import, sync, space, scans.
 //!
 //! [`scan_devices`] reads the labels of devices and sorts them into pools; a [`Candidate`] is a pool so
 //! found, and opening one gives a [`Pool`]: its vdevs, its cache, its own object set (the MOS).

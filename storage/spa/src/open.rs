@@ -1,7 +1,7 @@
 //! Opening a pool: from an uberblock down to everything that reading needs.
 //!
-//! Labels describe only parts of the pool, so it is opened twice: first as the labels know it,
-//! just well enough to read the pool's own description; then as that says.
+//! Labels describe only parts of the pool, so it is opened twice: first by the labels,
+//! just well enough to read the pool's own configuration; then by that.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub enum ImportPoint {
 pub struct PoolOpenOptions {
     /// As of when.
     pub import_point: ImportPoint,
-    /// Of what memory the cache takes its share.
+    /// The budget of the cache's memory.
     pub cache: MemoryBudget,
 }
 

@@ -27,7 +27,7 @@ pub struct Pool {
     pub(crate) cache: Arc<Cache>,
     pub(crate) mos: Objset,
     pub(crate) directory: PoolDirectory,
-    /// The txg as of which it was opened, if there were later ones, or when it was taken back to it.
+    /// The txg as of which it was opened, if there were later ones, or to which it was rewound.
     pub(crate) rewound_to: Option<Txg>,
     /// The newest txg that its drives know.
     pub(crate) newest_txg: Txg,
@@ -45,7 +45,7 @@ impl Pool {
         &self.name
     }
 
-    /// Gives it another name, which its labels have as soon as somebody who owns it writes.
+    /// Sets another name; its labels get it at the next sync.
     pub fn rename(&mut self, name: &str) {
         name.clone_into(&mut self.name);
         self.config.name = Some(name.to_owned());
@@ -56,7 +56,7 @@ impl Pool {
         name.clone_into(&mut self.name);
     }
 
-    /// Its identity.
+    /// Its guid.
     pub fn guid(&self) -> Guid {
         self.guid
     }
@@ -66,8 +66,8 @@ impl Pool {
         self.uberblock.txg
     }
 
-    /// Has it go on after all txgs that its drives know; gives whether they do not know of that yet, as
-    /// it was opened as of an earlier one. Who owns it gives up for good what came in between
+    /// Makes the next txg higher than all txgs of its drives; returns whether the drives have later
+    /// ones, because it was opened as of an earlier one. The sync then discards those for good
     /// ([`crate::ActivePool::commit_rewind`]).
     pub(crate) fn continue_after_newest(&mut self) -> bool {
         let goes_back = self.newest_txg > self.uberblock.txg;
@@ -77,8 +77,8 @@ impl Pool {
         goes_back
     }
 
-    /// The txg of its state, if later ones were written and given up, or are left aside. What intent logs
-    /// then promise was done to those, and is not to be done to this one.
+    /// The txg of its state, if later ones were discarded, or are ignored. Records of intent logs
+    /// then apply to those, and must not be replayed here.
     pub fn rewound_to(&self) -> Option<Txg> {
         self.rewound_to
     }
@@ -88,12 +88,12 @@ impl Pool {
         &self.uberblock
     }
 
-    /// What it says of itself.
+    /// Its configuration.
     pub fn config(&self) -> &PoolConfig {
         &self.config
     }
 
-    /// The same as it stands on disk.
+    /// The same in its stored form.
     pub fn config_nvlist(&self) -> &Nvlist {
         &self.config_nvlist
     }
@@ -103,7 +103,7 @@ impl Pool {
         &self.features
     }
 
-    /// What its features allow.
+    /// The permissions from its features.
     pub fn feature_check(&self) -> FeatureCheck {
         features::check_features(&self.features)
     }
@@ -118,7 +118,7 @@ impl Pool {
         &self.tree
     }
 
-    /// What reads its blocks from the vdevs.
+    /// The reader of its blocks.
     pub fn reader(&self) -> &Arc<Reader> {
         &self.reader
     }
@@ -144,11 +144,11 @@ impl Pool {
     }
 
     /// Why it can only be read, if so: it is in the midst of something that writing does not know how to
-    /// go on with, or uses features that are not known.
+    /// continue with, or uses features that are not known.
     pub fn read_only_reason(&self) -> Option<String> {
         match crate::space::check_writable(self) {
             Err(Error::NotWritable { why }) => Some(why),
-            // what cannot be read is said when it is
+            // unreadable blocks are reported when they are read
             Ok(()) | Err(_) => None,
         }
     }

@@ -1,4 +1,4 @@
-//! Top-level vdevs of drives that have none yet: what they hold, and how they are cut up.
+//! New top-level vdevs: their sizes, and their metaslabs.
 
 use geometry::draid::DraidShape;
 use geometry::{Expandable, Layout, Raidz, capacity};
@@ -15,20 +15,20 @@ pub enum VdevLayout {
     Single,
     /// All hold the same.
     Mirror,
-    /// Rows with parity of so many drives.
+    /// Rows with this many parity columns.
     Raidz(u32),
     /// Rows with parity, and spares, spread over all drives.
     Draid(DraidLayout),
 }
 
-/// What the rows of a dRAID are made of.
+/// The parameters of a dRAID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DraidLayout {
     /// Parity columns of a row.
     pub parity: u32,
     /// Data columns of a row.
     pub data: u32,
-    /// Drives' worth of spare space.
+    /// Distributed spares, in drives.
     pub spares: u32,
 }
 
@@ -43,7 +43,7 @@ pub struct DeviceSpec {
     pub is_disk: bool,
 }
 
-/// What a vdev is for.
+/// The class of a vdev.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum VdevRole {
     /// Anything.
@@ -57,12 +57,12 @@ pub enum VdevRole {
     Dedup,
     /// To take the place of drives that fail; part of no vdev.
     Spare,
-    /// To keep what is often read; part of no vdev.
+    /// A cache device; part of no vdev.
     Cache,
 }
 
 impl VdevRole {
-    /// What its drives are for, if they are part of no vdev.
+    /// The role of its drives, if they are part of no vdev.
     pub fn auxiliary_role(self) -> Option<AuxiliaryRole> {
         match self {
             Self::Spare => Some(AuxiliaryRole::Spare),

@@ -1,8 +1,8 @@
-//! Why a block could not be turned into what it should be.
+//! Errors of compression, encryption and checksums.
 
 use thiserror::Error;
 
-/// What went wrong with one block or one key.
+/// An error about one block or one key.
 ///
 /// `Corrupt...` and `Forged` mean that the disk breaks a rule; `Unsupported...` that we cannot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -19,7 +19,7 @@ pub enum Error {
     /// Corrupt: a structure inside an encrypted block that cannot be walked.
     #[error("{structure} is corrupt: {rule}")]
     CorruptLayout {
-        /// What was being walked.
+        /// The structure that was being read.
         structure: &'static str,
         /// The rule that the bytes break.
         rule: &'static str,
@@ -27,19 +27,19 @@ pub enum Error {
     /// Corrupt: a message authentication code does not fit the bytes it protects.
     #[error("the authentication code of {structure} does not match")]
     MacMismatch {
-        /// What it protects.
+        /// The structure that the code protects.
         structure: &'static str,
     },
     /// The key given does not open the wrapped key.
     #[error("the key does not open this dataset")]
     WrongKey,
-    /// A key as the user gave it has not the form that the dataset wants.
+    /// The user's key has not the form of the dataset's `keyformat`.
     #[error("the key is not {expected}")]
     KeyFormat {
-        /// The form wanted, in words.
+        /// The expected form, in words.
         expected: &'static str,
     },
-    /// A salted checksum was asked for without the pool's salt.
+    /// A salted checksum needs the pool's salt, which the caller did not give.
     #[error("checksum {checksum} needs the pool's salt")]
     SaltMissing {
         /// The checksum's name.

@@ -1,8 +1,8 @@
-//! What a block undergoes: compress, encrypt, checksum.
+//! Compression, encryption and checksums of blocks.
 //!
-//! On the way down a block is compressed, then encrypted, then summed; on the way up the sum is
-//! judged first, then it is decrypted, then decompressed. Nothing here knows where a block lies
-//! or what it means: slices and plain facts come in, slices and verdicts go out.
+//! A write compresses a block, encrypts it and computes its checksum. A read verifies the checksum,
+//! decrypts and decompresses. This crate knows neither addresses nor the meaning of a block: it
+//! works on slices.
 //!
 //! * [`compress`]: the five methods and their framings on disk;
 //! * [`checksum`]: the sums in a block pointer, and those a block carries within itself;

@@ -1,8 +1,8 @@
 //! A gate for the transactions of one dataset.
 //!
-//! While the head of a dataset is exchanged (rollback, receive), the gate is closed: no transaction of the
-//! dataset begins. Changes are then either part of the head that goes, where the sync task sees them, or
-//! they fail: none gets lost between a check and the exchange.
+//! While a rollback or a receive exchanges the head of a dataset, the gate is closed: no
+//! transaction of the dataset begins. Every change is then either part of the old head, where the
+//! sync task sees it, or it fails. None is lost between a check and the exchange.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -95,7 +95,7 @@ mod tests {
             let (txgs, gate) = (txgs.clone(), Arc::clone(&gate));
             std::thread::spawn(move || txgs.begin_gated_tx(&gate).map(|tx| tx.txg()))
         };
-        // other datasets go on
+        // other datasets continue
         assert_eq!(txgs.begin_tx().unwrap().txg(), before.txg());
         drop(before);
         let written = txgs.quiesce();

@@ -1,15 +1,15 @@
 //! Transaction groups: open, quiescing, syncing.
 //!
-//! Changes are made within a [`Tx`], a hold on the group that is open. Every so often the open
-//! group is closed: a new one opens at once, the closed one waits until its last hold is dropped
-//! (it quiesces), and is then written out as a whole (it syncs). So there are three groups at
-//! most, and one writer of the pool.
+//! Changes are made within a [`Tx`], a hold on the open txg. At intervals the open txg is closed
+//! and a new one opens at once. The closed one waits until its last hold is dropped (it quiesces),
+//! and is then written as a whole (it syncs). So at most three txgs are active, and one thread
+//! writes the pool.
 //!
-//! Nothing here does I/O or knows the time: it counts, and lets others wait. Who dirties memory
-//! says so, and is slowed when too much waits to be written ([`TxgLimits`]).
+//! This crate does no I/O and has no clock: it counts, and makes threads wait. A thread that
+//! dirties memory reports the bytes, and is delayed when too much is dirty ([`TxgLimits`]).
 //!
-//! Rule of order: take the lock of what you change first, and begin the [`Tx`] then. Two who
-//! change the same thing then do so in groups that never run backwards.
+//! Lock order: lock the object first, then begin the [`Tx`]. Two threads that change the same
+//! object then do so in txgs that never decrease.
 #![forbid(unsafe_code)]
 
 mod gate;

@@ -3,20 +3,20 @@
 /// How much may wait to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxgLimits {
-    /// Bytes that may be dirty in all groups together; who would add more waits.
+    /// The most dirty bytes in all txgs together; a thread that would exceed it waits.
     pub max_dirty: u64,
     /// Bytes from which on the group is closed early, so that writing starts before memory is
     /// short.
     pub sync_threshold: u64,
-    /// Blocks that may be freed with one group; who would free more waits for the next.
+    /// The most blocks that one txg may free; a thread that would exceed it waits for the next.
     pub max_freed_blocks: u64,
     /// Bytes that a block takes at least: a sector of the drives.
     pub sector_size: u64,
 }
 
 impl TxgLimits {
-    /// For so much memory: writing starts at a third. Blocks that are freed take time instead: the blocks that
-    /// their pointers are in, one for a thousand of them or so, are read when the group is written.
+    /// Limits for this much memory: a sync starts at a third. Freed blocks cost time instead: the
+    /// sync reads the indirect blocks with their pointers, about one for a thousand of them.
     pub const fn with_max_dirty(max_dirty: u64) -> Self {
         Self {
             max_dirty,

@@ -1,4 +1,4 @@
-//! The groups of a pool, and holds on them.
+//! The transaction groups of a pool, and holds on them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,12 +24,12 @@ struct TxgsInner {
     limits: TxgLimits,
     /// Bytes that a block takes at least.
     sector_size: AtomicU64,
-    /// Writes the open group, on the thread of who waits for that.
+    /// Syncs the open txg on the thread that waits for it.
     inline_sync: OnceLock<InlineSync>,
     /// Runs when a thread panics that holds a transaction.
     panic_hook: OnceLock<PanicHook>,
     state: Mutex<TxgState>,
-    /// Something in `state` changed that somebody may wait for.
+    /// Notified when `state` changes in a way that a thread may wait for.
     changed: Condvar,
 }
 
@@ -37,19 +37,19 @@ struct TxgsInner {
 struct TxgState {
     open: Txg,
     synced: Txg,
-    /// Holds on each group that has any.
+    /// The holds on each txg that has any.
     holds: BTreeMap<Txg, usize>,
     /// Dirty bytes of each group that has any.
     dirty_bytes: BTreeMap<Txg, u64>,
     /// Bytes of each group that are on the drives already.
     written_through: BTreeMap<Txg, u64>,
-    /// Blocks that are freed with each group, of those who free many.
+    /// Blocks freed with each txg by operations that free many.
     freed_blocks: BTreeMap<Txg, u64>,
-    /// A sync of this group was asked for.
+    /// A sync of this txg was requested.
     requested: Txg,
-    /// How many are there who write groups whenever one is due.
+    /// The number of threads that sync txgs whenever one is due.
     sync_threads: usize,
-    /// No more groups: everyone who waits goes home.
+    /// Stopped: no more txgs, and all waits end.
     is_stopped: bool,
     /// No group can be written for now: the same until that is over.
     is_suspended: bool,
@@ -76,15 +76,15 @@ impl TxgState {
         self.written_through.values().copied().sum()
     }
 
-    /// What is stored takes no memory, but drives may not have it for good yet: a group that waits
-    /// for that is not to take forever.
+    /// Eagerly written data uses no memory, but the drives may not have flushed it. This limits the
+    /// flush at the sync.
     fn is_full(&self, limits: TxgLimits) -> bool {
         self.total_dirty() >= limits.max_dirty
             || self.total_written_through() >= limits.max_dirty * 2
     }
 }
 
-/// A hold on a group: as long as it lives the group is not written.
+/// A hold on a txg: the txg is not synced while the hold exists.
 #[derive(Debug)]
 pub struct Tx {
     txg: Txg,
@@ -92,7 +92,7 @@ pub struct Tx {
 }
 
 impl Tx {
-    /// The group that is being written, for the one who writes it. No hold.
+    /// The syncing txg, for the thread that writes it. It is not a hold.
     pub const fn syncing(txg: Txg) -> Self {
         Self { txg, txgs: None }
     }
@@ -102,31 +102,31 @@ impl Tx {
         self.txg
     }
 
-    /// Tells that so many bytes more wait to be written with this group.
+    /// Reports this many more dirty bytes in this txg.
     pub fn add_dirty(&self, bytes: u64) {
         if let Some(group) = &self.txgs {
             group.add_dirty(self.txg, bytes);
         }
     }
 
-    /// Tells that a block of so many bytes more waits to be written: it counts as what it takes.
+    /// Reports a dirty block of this many bytes, with the share of its metadata.
     pub fn add_dirty_block(&self, bytes: u64) {
         self.add_dirty(self.allocated_size(bytes));
     }
 
-    /// Bytes that a block of so many takes where it is not compressed, parity and copies left aside.
+    /// Bytes of an uncompressed block with its metadata, without parity and extra copies.
     pub fn allocated_size(&self, bytes: u64) -> u64 {
         self.txgs.as_ref().map_or(bytes, |group| group.allocated_size(bytes))
     }
 
-    /// Tells that so many blocks are freed with this group, of somebody who frees many.
+    /// Reports that an operation frees this many blocks with this txg.
     pub fn add_freed(&self, blocks: u64) {
         if let Some(group) = &self.txgs {
             group.add_freed(self.txg, blocks);
         }
     }
 
-    /// Tells that so many bytes more are on the drives before this group is.
+    /// Reports this many bytes that were written eagerly, before the sync of this txg.
     pub fn add_written_through(&self, bytes: u64) {
         if let Some(group) = &self.txgs {
             group.add_written_through(self.txg, bytes);
@@ -134,7 +134,7 @@ impl Tx {
     }
 }
 
-/// Somebody who writes groups whenever one is due.
+/// Registers a thread that syncs txgs whenever one is due.
 #[derive(Debug)]
 pub struct SyncThreadGuard(Txgs);
 
@@ -150,7 +150,8 @@ impl Drop for Tx {
     fn drop(&mut self) {
         let Some(group) = &self.txgs else { return };
         if std::thread::panicking() {
-            // The txg has half a change: the hook runs before the hold ends, so that nobody writes it.
+            // The txg has half a change: the hook runs before the hold ends, so that no thread
+            // syncs it.
             group.stop();
             group.0.panic_hook.get().inspect(|hook| hook());
         }
@@ -162,7 +163,7 @@ impl Drop for Tx {
             *holds -= 1;
             if *holds == 0 {
                 state.holds.remove(&self.txg);
-                // nobody waits for the holds of the group that is open
+                // no thread waits for the holds of the open txg
                 if self.txg < state.open {
                     group.0.changed.notify_all();
                 }
@@ -198,12 +199,12 @@ impl Txgs {
         let _ = self.0.panic_hook.set(Box::new(hook));
     }
 
-    /// Tells how the open group is written by whoever cannot wait for another to do it.
+    /// Sets the function that syncs the open txg on a thread that cannot wait for the sync thread.
     pub fn set_inline_sync(&self, driver: impl Fn() + Send + Sync + 'static) {
         let _ = self.0.inline_sync.set(Box::new(driver));
     }
 
-    /// Has something written, or waits until somebody has.
+    /// Syncs the txg, or waits until another thread has.
     fn sync_or_wait(&self, state: &mut MutexGuard<'_, TxgState>) {
         match self.0.inline_sync.get().filter(|_| state.sync_threads == 0) {
             Some(driver) => MutexGuard::unlocked(state, driver),
@@ -211,15 +212,15 @@ impl Txgs {
         }
     }
 
-    /// Tells that the caller writes a group whenever one is due, until this is dropped: who waits
-    /// for one can leave that to the caller.
+    /// Registers a thread that syncs txgs whenever one is due, until the guard is dropped. Waiting
+    /// threads then leave the sync to it.
     pub fn register_sync_thread(&self) -> SyncThreadGuard {
         let mut state = self.0.state.lock();
         state.sync_threads += 1;
         SyncThreadGuard(self.clone())
     }
 
-    /// A hold on the open group. Waits while too much waits to be written; `None` once the groups
+    /// Takes a hold on the open txg. Waits while too much is dirty. Returns `None` once the txgs
     /// are stopped, and while they are halted.
     pub fn begin_tx(&self) -> Option<Tx> {
         let mut state = self.0.state.lock();
@@ -272,8 +273,8 @@ impl Txgs {
         Tx { txg, txgs: Some(self.clone()) }
     }
 
-    /// Waits until many blocks may be freed with the open group; it is written for that. Called before the
-    /// [`Tx`] is begun that frees them, and tells of them by [`Tx::add_freed`].
+    /// Waits until many blocks may be freed with the open txg, and requests its sync for that. Call
+    /// it before beginning the [`Tx`] that frees them and reports them by [`Tx::add_freed`].
     pub fn throttle_frees(&self) {
         let mut state = self.0.state.lock();
         while !state.is_unavailable()
@@ -325,7 +326,7 @@ impl Txgs {
         self.0.sector_size.store(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that a block of so many takes where it is not compressed, parity and copies left aside.
+    /// Bytes of an uncompressed block with its metadata, without parity and extra copies.
     pub fn allocated_size(&self, bytes: u64) -> u64 {
         bytes.checked_next_multiple_of(self.0.sector_size.load(Ordering::Relaxed)).unwrap_or(bytes)
     }
@@ -335,8 +336,7 @@ impl Txgs {
         self.0.state.lock().total_dirty()
     }
 
-    /// Bytes that the last group on the drives knows nothing of: those that wait to be written,
-    /// and those that are stored already.
+    /// Bytes that the last txg on the drives does not have: dirty data, and eagerly written data.
     pub fn unsynced_bytes(&self) -> u64 {
         let state = self.0.state.lock();
         state.total_dirty() + state.total_written_through()
@@ -403,15 +403,15 @@ impl Txgs {
         self.0.changed.notify_all();
     }
 
-    /// Asks for a sync of all that was changed so far, and waits for it. False if the groups were
-    /// stopped before.
+    /// Requests a sync of all changes so far, and waits for it. Returns false if the txgs were
+    /// stopped first.
     pub fn wait_synced(&self) -> bool {
         let txg = self.open_txg();
         self.wait_txg_synced(txg)
     }
 
-    /// Asks for a sync of a group, and waits for it. False if the groups were stopped or halted
-    /// before.
+    /// Requests a sync of a txg, and waits for it. Returns false if the txgs were stopped or halted
+    /// first.
     pub fn wait_txg_synced(&self, txg: Txg) -> bool {
         let mut state = self.0.state.lock();
         state.requested = state.requested.max(txg);
@@ -422,8 +422,8 @@ impl Txgs {
         state.synced >= txg
     }
 
-    /// The same, for as long as there is somebody else who writes groups: `there` says so. True if
-    /// it is written; none if nobody is there any more.
+    /// Waits like [`Self::wait_txg_synced`] while another thread syncs txgs, as `there` reports. Returns true
+    /// if the txg is synced, and none if no such thread is left.
     pub fn wait_synced_while(&self, txg: Txg, there: &dyn Fn() -> bool) -> Option<bool> {
         let mut state = self.0.state.lock();
         state.requested = state.requested.max(txg);
@@ -437,20 +437,20 @@ impl Txgs {
         Some(state.synced >= txg)
     }
 
-    /// No group can be written for now, or again: everyone who waits is let go meanwhile.
+    /// Halts or resumes the txgs: while no txg can be synced, all waits end at once.
     pub fn set_suspended(&self, halted: bool) {
         self.0.state.lock().is_suspended = halted;
         self.0.changed.notify_all();
     }
 
-    /// Everyone who waits looks again.
+    /// Wakes all waiting threads, which check their conditions again.
     pub fn wake_waiters(&self) {
-        // under the lock, lest someone who is about to wait miss it
+        // under the lock: a thread that is about to wait would otherwise miss it
         let _state = self.0.state.lock();
         self.0.changed.notify_all();
     }
 
-    /// No more groups: everyone who waits is let go.
+    /// Stops the txgs: all waits end.
     pub fn stop(&self) {
         self.0.state.lock().is_stopped = true;
         self.0.changed.notify_all();
@@ -485,7 +485,7 @@ mod tests {
     use crate::TxgLimits;
 
     #[test]
-    fn a_group_is_not_written_while_it_is_held() {
+    fn held_txg_is_not_synced() {
         let groups = Txgs::new(Txg::new(7), TxgLimits::default());
         let tx = groups.begin_tx().unwrap();
         assert_eq!(tx.txg(), Txg::new(8));
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_a_sync_gets_it() {
+    fn requested_sync_is_done() {
         let groups = Txgs::new(Txg::new(1), TxgLimits::default());
         assert!(!groups.is_sync_due());
         let waiting = thread::spawn({
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn who_frees_much_goes_on_with_the_next_group() {
+    fn freeing_many_blocks_waits_for_the_next_txg() {
         let groups =
             Txgs::new(Txg::new(1), TxgLimits { max_freed_blocks: 10, ..TxgLimits::default() });
         for blocks in [4, 5, 6] {
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_writes_only_if_nobody_is_on_duty() {
+    fn waiting_thread_syncs_only_without_sync_thread() {
         let groups = Txgs::new(Txg::new(1), TxgLimits::default());
         let (driven, own) = (Arc::new(AtomicUsize::new(0)), groups.clone());
         let count = Arc::clone(&driven);

@@ -61,7 +61,7 @@ number!(
 );
 
 impl Txg {
-    /// No txg: what a field holds that was never set.
+    /// No txg: the value of a field that was never set.
     pub const ZERO: Self = Self::new(0);
 
     /// Whether this is a txg at all.
@@ -80,7 +80,7 @@ impl Txg {
 }
 
 impl ObjsetId {
-    /// The pool's own object set, which is no dataset's.
+    /// The pool's own object set (MOS), which belongs to no dataset.
     pub const MOS: Self = Self::new(0);
 }
 
@@ -88,7 +88,7 @@ impl ObjectId {
     /// The meta-dnode, whose content is the array of all other dnodes.
     pub const META: Self = Self::new(0);
 
-    /// Whether the field that held this names an object (0 stands for "none").
+    /// Whether the field names an object (0 stands for "none").
     pub const fn exists(self) -> bool {
         self.get() != 0
     }

@@ -1,4 +1,4 @@
-//! Sizes as people write and read them.
+//! Sizes in the form that zpool(8) and zfs(8) print and read.
 
 const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
 
@@ -33,7 +33,8 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
     parse(text, true)
 }
 
-/// The same as zfsprops(7) has it, where all units are binary: "1.5G", "1536M" and "1.50GB" are equal.
+/// Reads sizes by the rule of zfsprops(7): all units are binary, so "1.5G", "1536M" and "1.50GB"
+/// are equal.
 pub fn parse_binary(text: &str) -> Option<u64> {
     parse(text, false)
 }

@@ -1,8 +1,8 @@
-//! Where in the pool's tree of objects a block belongs.
+//! The address of a block in the pool's tree of objects.
 
 use crate::{BlockId, Level, ObjectId, ObjsetId};
 
-/// A block by the place it has in its object (zbookmark): what errors speak of.
+/// The address of a block by its object (zbookmark); error messages name blocks by it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Zbookmark {
     /// The object set.
@@ -16,7 +16,7 @@ pub struct Zbookmark {
 }
 
 impl Zbookmark {
-    /// The root block of an object set, which belongs to no object of it.
+    /// The root block of an object set. It belongs to no object of the set.
     pub const fn root(objset: ObjsetId) -> Self {
         Self { objset, object: ObjectId::META, level: Level::new(0), block: BlockId::new(0) }
     }

@@ -20,7 +20,7 @@ const ROUNDS: usize = 9;
 const TXG: Txg = Txg::new(10);
 const TOP: VdevId = VdevId::new(0);
 
-/// What is measured with one size of blocks.
+/// The figures of one block size.
 struct Bench {
     tree: VdevTree,
     raidz: Raidz,
@@ -101,7 +101,7 @@ fn create_devices(folder: &Path) -> (Vec<PathBuf>, Vec<Arc<dyn Device>>) {
     let paths: Vec<PathBuf> =
         (0..DRIVES).map(|drive| folder.join(format!("vdev-write-{drive}.img"))).collect();
     let device = |path: &PathBuf| {
-        // all of it is there before anything is measured
+        // all of it is allocated before the measurement
         std::fs::write(path, vec![1; BYTES_PER_RUN / 2 + (24 << 20)]).expect("a file");
         Arc::new(File::open_exclusive(path).expect("the file")) as Arc<dyn Device>
     };

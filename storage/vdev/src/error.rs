@@ -2,12 +2,12 @@
 
 use units::{Guid, VdevId};
 
-/// What was wrong with one leaf's part of a block.
+/// The error of one leaf's part of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DeviceError {
     /// The device is not there.
     Missing,
-    /// It was away when the block was written, so that what it has is not the block.
+    /// It was missing when the block was written, so its content is not the block.
     Stale,
     /// The device failed to read, or ends before that.
     ReadFailed,
@@ -18,7 +18,7 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
-    /// Whether it goes away where the right bytes are written anew.
+    /// Whether rewriting the right bytes repairs it.
     pub fn is_repairable(self) -> bool {
         matches!(self, Self::Corrupt | Self::ReadFailed)
     }
@@ -29,15 +29,15 @@ impl DeviceError {
 pub struct LeafError {
     /// The leaf.
     pub leaf: Guid,
-    /// What was wrong.
+    /// The error.
     pub error: DeviceError,
 }
 
 /// Why a vdev could not give or take a block.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The address speaks of a top-level vdev that the pool does not have, or of which nothing is
-    /// known (Corrupt, or Unavailable where devices are missing).
+    /// The address is on a top-level vdev that the pool does not have, or whose configuration is
+    /// unknown (Corrupt, or Unavailable if devices are missing).
     #[error("there is no vdev {0} that holds blocks")]
     NoVdev(VdevId),
     /// The address cannot be one on this vdev (Corrupt).
@@ -57,9 +57,9 @@ pub enum Error {
     /// The pool's description of a vdev is impossible (Corrupt).
     #[error("vdev {guid} is described wrongly: {why}")]
     InvalidConfig {
-        /// Its identity.
+        /// Its guid.
         guid: Guid,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
     /// Everything could be read, and no way to put it together fits the checksum (Corrupt).

@@ -1,9 +1,9 @@
 //! Reading an array with parity.
 //!
 //! The common case costs nothing extra: each data column is read straight into its place in the
-//! block, and the judge is asked. Only then: columns that could not be read are rebuilt from
-//! parity; and if the judge still says no, each child, each pair, each three of them in turn is
-//! taken for a liar and its columns are rebuilt from the others.
+//! block, and the checksum is verified. Otherwise unreadable columns are rebuilt from
+//! parity. If the checksum is still wrong, each child, each pair, each three of them in turn is
+//! assumed to be wrong and its columns are rebuilt from the others.
 
 use device::buffer;
 use geometry::{Column, Draid, Map};
@@ -14,7 +14,7 @@ use crate::mirror::record_leaf_checksum_error;
 use crate::node::{NodeAddress, all_holders_asked};
 use crate::{DeviceError, Error, Leaf, LeafError, ReadRequest, VdevNode};
 
-/// More guesses than this at who lies are not made for a block.
+/// The most combinations tried for a block.
 const MAX_RECONSTRUCTIONS: usize = 20_000;
 
 /// A block on an array.
@@ -25,7 +25,7 @@ pub(crate) struct ArrayBlock<'a> {
     pub(crate) children: &'a [VdevNode],
     /// The array, if it is a dRAID.
     pub(crate) draid: Option<&'a Draid>,
-    /// Who lied when last someone did.
+    /// The children that were wrong in the last such block.
     pub(crate) suspects: &'a Mutex<Vec<usize>>,
 }
 
@@ -45,7 +45,7 @@ impl Drop for ReadColumns {
 }
 
 impl ArrayBlock<'_> {
-    /// Reads the block that the judge accepts.
+    /// Reads the block whose checksum is right.
     pub(crate) fn read(
         &self,
         request: &ReadRequest<'_>,
@@ -167,7 +167,7 @@ impl ArrayBlock<'_> {
         columns
     }
 
-    /// Puts the block together from what could be read, suspecting more and more.
+    /// Builds the block from the readable columns, with more and more children assumed wrong.
     pub(crate) fn reconstruct(
         &self,
         request: &ReadRequest<'_>,
@@ -299,7 +299,7 @@ impl ArrayBlock<'_> {
         wrong
     }
 
-    /// Notes that what was read of a column was wrong.
+    /// Records that the read content of a column was wrong.
     pub(crate) fn record_checksum_error(&self, column: &Column, faults: &mut Vec<LeafError>) {
         self.column_leaves(column).for_each(|leaf| record_leaf_checksum_error(leaf, faults));
     }

@@ -104,7 +104,7 @@ impl ReflowGate {
         self.state.lock().requests
     }
 
-    /// Copying went on to, or went back to, `next`.
+    /// Copying advanced to, or went back to, `next`.
     pub(crate) fn set_next(&self, next: u64) {
         self.state.lock().position.next = next;
     }

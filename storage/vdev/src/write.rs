@@ -6,7 +6,7 @@
 //! two of them. A block is written if no row of it lost more columns than there is parity, and on
 //! a mirror if one side has it; who missed something is named, and the leaf itself remembers it.
 //!
-//! Proved by: `tests/it/write.rs`; `blocks_of_real_pools_are_written_as_openzfs_wrote_them` (spa).
+//! Proved by: `tests/it/write.rs`; `rewritten_blocks_equal_those_of_openzfs` (spa).
 
 use device::buffer;
 use geometry::{BOOT_SIZE, Block, Column, Draid, LABEL_START, Map, ReflowPosition, Row, Shadow};

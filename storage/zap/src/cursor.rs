@@ -1,7 +1,7 @@
 //! A place in the listing of a table, and the number that stands for it outside.
 
-/// A place in a listing: at this hash, and at this one of those that share it. Entries come in the
-/// order of cursors.
+/// A position in a listing: a hash, and a collision number among the entries that share it.
+/// Listings return entries in the order of cursors.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ZapCursor {
     /// The hash.
@@ -28,7 +28,7 @@ impl ZapCursor {
         }
     }
 
-    /// The cursor as one number, as directory cookies have it, in a table whose hashes have
+    /// The cursor as one number, the form of directory cookies, in a table whose hashes have
     /// `hash_bits` bits (28 or 48).
     pub const fn to_cookie(self, hash_bits: u32) -> u64 {
         if self.hash == u64::MAX {

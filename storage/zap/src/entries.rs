@@ -21,7 +21,7 @@ pub struct ZapEntries {
     batch: std::vec::IntoIter<Result<ZapEntry>>,
 }
 
-/// Where to go on.
+/// Where to continue.
 enum ListPosition {
     /// At this one of a micro table, in the order of hashes.
     Micro(Arc<ZapKind>, usize),
@@ -115,7 +115,7 @@ impl ZapEntries {
         let entries = batch.iter().map(|(_, entry)| leaf_entry(&leaf, entry, word_keys));
         let entries = entries.map(|entry| entry.map_err(told)).chain(broken).collect();
         self.set_next_index(fat, end);
-        // a further pointer to it is wrong, which is worth an error of its own
+        // a second pointer to it is wrong and yields an error of its own
         self.last_leaf = None;
         Ok(entries)
     }

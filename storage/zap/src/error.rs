@@ -1,8 +1,8 @@
-//! Why a table could not answer.
+//! Errors of tables.
 
 use units::Zbookmark;
 
-/// Why a table could not answer.
+/// The reason why an operation on a table failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A block of it could not be read.
@@ -21,7 +21,7 @@ pub enum Error {
         why: ondisk::Error,
     },
     /// The object is of a type that holds no table, or has no block 0.
-    #[error("objset {} object {} is no name table", .zbookmark.objset, .zbookmark.object)]
+    #[error("objset {} object {} is not a name table", .zbookmark.objset, .zbookmark.object)]
     NotZap {
         /// The object.
         zbookmark: Zbookmark,
@@ -40,7 +40,7 @@ pub enum Error {
         /// The block.
         zbookmark: Zbookmark,
     },
-    /// The value is not of the kind that was asked for.
+    /// The value has another type than the caller requested.
     #[error("{zbookmark}: the value has {count} integers of {int_size} bytes")]
     WrongValueType {
         /// The table.
@@ -50,7 +50,7 @@ pub enum Error {
         /// How many integers.
         count: usize,
     },
-    /// The name that was to be put in is there already.
+    /// The name exists already.
     #[error("{zbookmark}: the name is in the table already")]
     Exists {
         /// The table.
@@ -70,7 +70,7 @@ pub enum Error {
         zbookmark: Zbookmark,
     },
     /// Too many names have hashes that begin with the same bits.
-    #[error("{zbookmark}: the table has no room for the name")]
+    #[error("{zbookmark}: the table has no space for the name")]
     Full {
         /// The table.
         zbookmark: Zbookmark,

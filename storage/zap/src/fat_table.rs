@@ -36,7 +36,7 @@ impl FatTable {
                 let loaded = self.load_pointer(object, *first, index);
                 let table_block = index.checked_shr(self.header.block_shift).unwrap_or(0);
                 match (loaded, next) {
-                    // what has been copied into the larger table stands there twice in a row
+                    // the copied part of the larger table has every pointer twice in a row
                     (Err(_), Some((next, copied))) if table_block < *copied => {
                         self.load_pointer(object, *next, index * 2)
                     }
@@ -93,7 +93,7 @@ impl FatTable {
         Some(index.checked_shl(64 - shift).unwrap_or(0))
     }
 
-    /// The place in the pointer table at which to go on after `index` led to nothing: behind the
+    /// The place in the pointer table at which to continue after `index` led to nothing: behind the
     /// places of the table's blocks that are not there at all, or else the next.
     pub(crate) fn index_after_gap(&self, object: &Object, index: u64) -> u64 {
         let next = index + 1;

@@ -1,7 +1,7 @@
 //! Name to value tables kept in an object.
 //!
-//! A [`Zap`] is looked up by name, reading only the leaf that the name's hash leads to, or listed
-//! leaf by leaf in the order of the hashes; a [`ZapCursor`] says where to go on.
+//! A lookup by name reads only the leaf of the name's hash. A listing reads leaf by leaf in the
+//! order of the hashes; a [`ZapCursor`] marks where it continues.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -26,5 +26,5 @@ pub use value::{ZapEntry, ZapValue};
 pub use write::NewZap;
 pub use zap::{Matching, Zap};
 
-/// What asking a table gives.
+/// The result of an operation on a table.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -24,7 +24,7 @@ impl MicroTable {
         Self { block, index: OnceLock::new() }
     }
 
-    /// The table in a block whose entries are known.
+    /// The table of a block whose entries are parsed already.
     pub(crate) fn with_index(block: Block, seats: Vec<IndexEntry>) -> Self {
         Self { block, index: OnceLock::from(seats) }
     }

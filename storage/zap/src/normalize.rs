@@ -1,11 +1,12 @@
 //! Names made equal: upper case and Unicode forms, as the hash of a normalized table wants them.
 //!
-//! Case is folded a character at a time before the form is made, and only where one character
-//! stands for another: `ß` stays. Bytes that are no UTF-8 stay as they are, and so does what is
-//! not in the format's tables, which are those of an old Unicode ([`is_after_unicode_5`]).
+//! Case is folded a character at a time before the normal form is made, and only where one
+//! character replaces another: `ß` stays. Bytes that are not UTF-8 stay unchanged, and so do
+//! characters that the format's tables do not have. Those are the tables of an old Unicode
+//! ([`is_after_unicode_5`]).
 //!
-//! Learnt from: what the real system makes of every character and of a million words of them.
-//! Proved by: the tests below, `real_names_hash_as_the_real_system_hashed_them`.
+//! Learnt from: the output of the real system for every character and for a million words of them.
+//! Proved by: the tests below, `names_have_the_hashes_of_openzfs`.
 
 use std::borrow::Cow;
 
@@ -42,9 +43,9 @@ pub fn normalize(name: &[u8], how: Normalization) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// Whether the real system makes the same of the name, whatever it is made into. Of characters that
-/// stand for several and are followed by marks, and of several marks in a row, it sometimes makes
-/// what no rule tells.
+/// Whether our result is known to equal the real system's. For characters that decompose into
+/// several and are followed by marks, and for several marks in a row, its results sometimes follow
+/// no rule.
 pub(crate) fn has_certain_form(name: &[u8]) -> bool {
     if name.is_ascii() {
         return true;
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_later_is_left_alone() {
+    fn characters_after_unicode_5_stay_unchanged() {
         let made = |name: &str, how| {
             String::from_utf8(normalize(name.as_bytes(), how).into_owned()).unwrap()
         };

@@ -1,8 +1,8 @@
-//! Characters that the format's tables, which are those of Unicode 5.0, leave as they are: those
-//! whose case, form or class has come since, and those that it decomposes otherwise.
+//! Characters that the format's tables (Unicode 5.0) leave unchanged: their case, form or class was
+//! added later, or they are decomposed differently.
 //!
-//! Learnt from: what the real system makes of every character and of a million words of them,
-//! compared with what today's tables make of them. Proved by: `what_came_later_is_left_alone`.
+//! Learnt from: the output of the real system for every character and for a million words of them,
+//! compared with today's tables. Proved by: `characters_after_unicode_5_stay_unchanged`.
 
 /// Whether a character is left as it is.
 pub(crate) fn is_after_unicode_5(c: char) -> bool {

@@ -1,4 +1,4 @@
-//! What a table holds: entries, and their values.
+//! The content of a table: entries and their values.
 
 use crate::ZapCursor;
 
@@ -67,7 +67,7 @@ impl ZapValue {
             .map(|bytes| bytes.iter().fold(0, |number, byte| (number << 8) | u64::from(*byte)))
     }
 
-    /// The text before the first NUL; `None` where the integers are no bytes or no text.
+    /// The text before the first NUL; `None` if the integers are not bytes or not UTF-8.
     pub fn as_str(&self) -> Option<&str> {
         let bytes = self.bytes();
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
@@ -85,6 +85,6 @@ pub struct ZapEntry {
     pub key64: Option<Vec<u64>>,
     /// The value.
     pub value: ZapValue,
-    /// The entry's place in the listing; [`ZapCursor::after`] is where to go on.
+    /// The entry's place in the listing; [`ZapCursor::after`] is where to continue.
     pub cursor: ZapCursor,
 }

@@ -31,19 +31,19 @@ pub enum Matching {
 
 /// A table of names and values. Cheap to clone.
 ///
-/// In a live object set a handle stays good when the table is changed, through it or through
-/// another. Whoever changes a table holds the lock of what it belongs to.
+/// In a live object set a handle stays valid when the table is changed through any handle. A writer
+/// holds the lock of the table's owner (a directory, a dataset).
 #[derive(Clone)]
 pub struct Zap(pub(crate) Arc<ZapInner>);
 
 pub(crate) struct ZapInner {
     pub(crate) object: Object,
-    /// What never changes.
+    /// The facts that never change.
     pub(crate) salt: u64,
     normalization: Normalization,
     flags: Flags,
-    /// What block 0 was found to be. In a live object set it holds only if the block is still the
-    /// same, and a fat table is not kept: who changes a block that is shared must copy it.
+    /// The parsed block 0. In a live object set it is valid only while the block is the same. A fat
+    /// table is not cached: a shared block would have to be copied at each change.
     pub(crate) cached: Mutex<Option<Arc<ZapKind>>>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum ZapKind {
 }
 
 impl ZapKind {
-    /// What an object's block 0 is.
+    /// The kind of table in block 0.
     fn parse(object: &Object, block: Block) -> Result<Self> {
         let told = |error| corrupt_error(object, BlockId::new(0), error);
         match zap::block_kind(&block, block.order()).map_err(told)? {
@@ -144,7 +144,7 @@ impl Zap {
         self.0.normalization
     }
 
-    /// Its keys and hashes.
+    /// Its flags for keys and hashes.
     pub fn flags(&self) -> Flags {
         self.0.flags
     }
@@ -208,8 +208,8 @@ impl Zap {
         Ok(Some(ZapValue::new(entry.int_size, bytes)))
     }
 
-    /// The entries in the order of their hashes, streamed leaf by leaf. What cannot be read is told
-    /// as an error once, and the rest goes on.
+    /// The entries in the order of their hashes, leaf by leaf. An unreadable part yields one error,
+    /// and the listing continues.
     pub fn entries(&self) -> ZapEntries {
         self.entries_from(ZapCursor::START)
     }

@@ -12,7 +12,7 @@ pub(crate) const MIN_BLOCK_SIZE: u32 = 4096;
 pub(crate) const MAX_BLOCK_SIZE: u32 = 128 << 10;
 /// Bytes of a write's record before its data.
 const WRITE_HEADER: usize = 192;
-/// A write is not cut for less room than this.
+/// A write is not split for less free space than this.
 const MIN_WRITE_PART: usize = 1024;
 
 /// The records of one block.
@@ -20,20 +20,20 @@ const MIN_WRITE_PART: usize = 1024;
 pub(crate) struct PackedBlock {
     /// One after the other.
     pub(crate) records: Vec<u8>,
-    /// The last txg that one of them belongs to.
+    /// The highest txg among its records.
     pub(crate) newest_txg: Txg,
 }
 
 /// Fills blocks, of which the first is as large as it is and the others as large as they need be.
 pub(crate) struct BlockPacker {
     pub(crate) blocks: Vec<PackedBlock>,
-    /// Room in the block that is being filled.
+    /// Free bytes in the current block.
     capacity: usize,
     last_seq: u64,
 }
 
 impl BlockPacker {
-    /// `first` is the size of the block that is there; `seq` the number of the last record.
+    /// `first` is the size of the existing block; `seq` the number of the last record.
     pub(crate) fn new(first: u32, last_seq: u64) -> Self {
         Self { blocks: vec![PackedBlock::default()], capacity: record_capacity(first), last_seq }
     }
@@ -51,7 +51,7 @@ impl BlockPacker {
         }
     }
 
-    /// A write may be cut: into what is left of this block, and the next ones.
+    /// A write may be split across the rest of this block and the next ones.
     fn add_write(&mut self, txg: Txg, write: Write) {
         let Write { object, offset, length, pointer, data } = write;
         let data = data.unwrap_or_default();
@@ -104,12 +104,12 @@ impl BlockPacker {
     }
 }
 
-/// Bytes for records in a block of so many bytes.
+/// Bytes for records in a block of this size.
 pub(crate) const fn record_capacity(size: u32) -> usize {
     size as usize - Chain::SIZE
 }
 
-/// How large a block for so many bytes of records must be.
+/// The block size for this many bytes of records.
 pub(crate) fn block_size_for(records: usize) -> u32 {
     let size = units::narrow::<u32>((records + Chain::SIZE).min(units::to_usize(MAX_BLOCK_SIZE)));
     size.next_multiple_of(MIN_BLOCK_SIZE).min(MAX_BLOCK_SIZE)

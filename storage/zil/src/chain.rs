@@ -14,7 +14,7 @@ use crate::{Error, LogReader};
 /// More blocks than any log has: 512 GiB of the largest.
 const MAX_LOG_BLOCKS: u64 = 1 << 22;
 
-/// What is met along a chain.
+/// An item that a walk along a chain meets.
 enum ChainItem<'a> {
     /// A block of the chain, before it is read: the last one was never written.
     Block(&'a Regular, Verifier),
@@ -22,18 +22,18 @@ enum ChainItem<'a> {
     Record(u64, &'a RecordBlocks),
 }
 
-/// Whether to go on.
+/// Whether to continue.
 #[derive(PartialEq, Eq)]
 enum ChainStep {
     Continue,
-    /// Here the log ends: what comes was never promised.
+    /// The log ends here: no commit acknowledged anything after it.
     Stop,
 }
 
-/// The head of a log for the first txg after an import: all that the log has is claimed, so that
-/// nothing else is put there before it is replayed; blocks that it shares are counted as the log's, lest
-/// they go before. `first` is that txg. A log that leads to devices
-/// which are not there is an error, or ends there (`forgives`).
+/// Claims a log in the first txg after an import: all its blocks become allocated, so that no new
+/// allocation overwrites them before the replay. Blocks shared with it are counted as the log's, so
+/// that they are not freed before the log. `first` is that txg. A log that leads to missing devices
+/// is an error; with `forgives` it ends there.
 pub fn claim_log(
     writer: &Writer,
     objset: ObjsetId,
@@ -59,7 +59,7 @@ pub fn claim_log(
             ChainItem::Record(_, RecordBlocks::None) => None,
         };
         if let Some(block) = own.filter(|block| block.birth >= first) {
-            // a write whose block was not finished was never promised
+            // a write whose block was incomplete was never acknowledged
             let is_write = matches!(met, ChainItem::Record(..));
             if is_write && writer.reader().read_stored(block, zbookmark).is_err() {
                 return Ok(ChainStep::Stop);
@@ -122,7 +122,7 @@ pub fn can_defer_replay(reader: &Reader, objset: ObjsetId, header: &LogHeader, f
     walked.is_ok() && waits
 }
 
-/// Gives up the blocks of a log that was claimed and is replayed now, or holds nothing.
+/// Frees the blocks of a claimed log that is replayed now, or is empty.
 pub fn free_log(
     writer: &Writer,
     objset: ObjsetId,
@@ -132,8 +132,8 @@ pub fn free_log(
     free_log_blocks(writer, objset, header, (None, txg))
 }
 
-/// Gives up the blocks of a log that will not be replayed, as the pool was taken back to how it was at
-/// `synced`: of a log that nobody had claimed then, those that were in use by then.
+/// Frees the blocks of a log that will not be replayed, because the pool was rewound to `synced`.
+/// Of an unclaimed log it frees only the blocks that were in use at that txg.
 pub fn free_unreplayed(
     writer: &Writer,
     objset: ObjsetId,
@@ -144,7 +144,7 @@ pub fn free_unreplayed(
     free_log_blocks(writer, objset, header, (until, txg))
 }
 
-/// Frees the blocks of a log: all, or of the chain alone those that were in use at `until`.
+/// Frees the blocks of a log: all, or only those of the chain that were in use at `until`.
 fn free_log_blocks(
     writer: &Writer,
     objset: ObjsetId,
@@ -159,7 +159,7 @@ fn free_log_blocks(
                 return Ok(ChainStep::Stop);
             }
             ChainItem::Block(block, _) => Some(block),
-            // what is older is part of the dataset
+            // an older block belongs to the dataset
             ChainItem::Record(_, RecordBlocks::Written(block)) => {
                 Some(&**block).filter(|block| until.is_none() && block.birth >= header.claim_txg)
             }

@@ -8,7 +8,7 @@ pub enum Error {
     /// A block of the log, or one that a record points to, could not be read.
     #[error(transparent)]
     Block(#[from] zio::Error),
-    /// A block that may hold what was promised is on devices that are missing or failing
+    /// A block that may hold acknowledged changes is on devices that are missing or failing
     /// (Unavailable).
     #[error("{why}")]
     OutOfReach {
@@ -19,7 +19,7 @@ pub enum Error {
     #[error(transparent)]
     Data(#[from] dmu::Error),
     /// The pool is being closed, or cannot be written any more.
-    #[error("the pool takes no more changes")]
+    #[error("the pool accepts no more changes")]
     Stopped,
     /// A block or record of the log is whole and breaks a rule (Corrupt), or is of a kind that is
     /// not known (Unsupported).

@@ -1,4 +1,4 @@
-//! What a log makes of the content of one object: ranges laid over what the dataset has.
+//! The changes of a log to one object's content: ranges laid over the dataset's own content.
 //!
 //! Later writes cover earlier ones. Blocks that the log points to stay pointers and are read when
 //! they are wanted, so that memory is bounded by the size of the log itself.
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ondisk::Blkptr;
 
-/// What a range holds.
+/// The content of a range.
 #[derive(Clone, Debug)]
 pub enum ExtentContent {
     /// It was freed.
@@ -51,14 +51,14 @@ pub struct ExtentSlice<'a> {
     pub start: u64,
     /// The byte after its last.
     pub end: u64,
-    /// What the log put there; `None` where the dataset's own content shows.
+    /// The content from the log; `None` where the dataset's own content is visible.
     pub content: Option<&'a ExtentContent>,
 }
 
 /// The ranges that a log put over an object's content; they do not overlap.
 #[derive(Clone, Debug, Default)]
 pub struct LogExtents {
-    /// By their first byte: the byte after their last, and what they hold.
+    /// By their first byte: the byte after their last, and their content.
     ranges: BTreeMap<u64, (u64, ExtentContent)>,
 }
 
@@ -73,7 +73,7 @@ impl LogExtents {
         if start >= end {
             return;
         }
-        // the range that begins before and reaches in is cut, and its tail kept if it has one
+        // an older range that overlaps the start is cut, and its part after the end is kept
         if let Some((&first, (last, _))) = self.ranges.range(..start).next_back()
             && *last > start
         {
@@ -119,7 +119,7 @@ impl LogExtents {
     }
 }
 
-/// Copies what stands in `all` from `skip` on; zeros where it ends.
+/// Copies `all` from `skip` on, and zeros after its end.
 pub fn copy_padded(all: &[u8], skip: usize, into: &mut [u8]) {
     let from = all.get(skip..).unwrap_or(&[]);
     let count = from.len().min(into.len());

@@ -1,4 +1,4 @@
-//! Records that wait to be promised, by txg, and by object where their order does not matter.
+//! Records (itx) that wait for a commit, by txg, and by object if their order does not matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,23 +8,23 @@ use units::{ObjectId, Txg};
 /// A change that a txg brings, for the log.
 #[derive(Clone, Debug)]
 pub struct Itx {
-    /// What was done. A write without data and without a block is one whose data is read from its
-    /// object when it is promised.
+    /// The change. A write without data and without a block reads its data from its object at the
+    /// commit.
     pub body: Body,
     /// Whether names were compared without case.
     pub fold_case: bool,
-    /// Whether it must be promised with whatever comes after it. Otherwise (content and attributes
-    /// of a file) it is promised when its object or everything is asked for.
+    /// Whether the record is committed with every later one. Otherwise (content and attributes of a
+    /// file) it is committed only with its object or with everything.
     pub is_ordered: bool,
 }
 
 impl Itx {
-    /// One whose order matters: what is done to names.
+    /// A record whose order matters: a change of names.
     pub const fn new_ordered(body: Body) -> Self {
         Self { body, fold_case: false, is_ordered: true }
     }
 
-    /// One that may wait for someone to ask for its object.
+    /// A record that may wait for a commit of its object.
     pub const fn new_per_object(body: Body) -> Self {
         Self { body, fold_case: false, is_ordered: false }
     }
@@ -34,7 +34,7 @@ impl Itx {
 struct TxgItxs {
     ordered: Vec<Itx>,
     by_object: BTreeMap<ObjectId, Vec<Itx>>,
-    /// Objects that were renamed since: theirs goes with what is ordered.
+    /// Objects renamed since the last commit: their records are committed with the ordered ones.
     renamed_objects: Vec<ObjectId>,
 }
 
@@ -42,7 +42,7 @@ struct TxgItxs {
 #[derive(Default)]
 pub(crate) struct PendingItxs {
     by_txg: BTreeMap<Txg, TxgItxs>,
-    /// The last txg that brings something of which no record tells.
+    /// The last txg with a change that has no log record.
     unlogged_txg: Txg,
 }
 
@@ -57,19 +57,20 @@ impl PendingItxs {
         }
     }
 
-    /// A txg brings something of which no record tells. Nothing that comes after it may be promised
-    /// before that txg is on the drives: a replay would do it to something else.
+    /// Marks a txg that has a change without a log record. No later change may be committed before
+    /// that txg is on the drives: a replay would apply it to an older state.
     pub(crate) fn add_unlogged(&mut self, txg: Txg) {
         self.unlogged_txg = self.unlogged_txg.max(txg);
     }
 
-    /// The last txg that brings such a thing.
+    /// The last txg with such a change.
     pub(crate) const fn unlogged_txg(&self) -> Txg {
         self.unlogged_txg
     }
 
-    /// An object gets another name: what was done to it before is promised with whatever is next. Who
-    /// writes a file and gives it the name of an old one counts on either, and not on an empty one.
+    /// Marks an object as renamed: its earlier records are committed with the next ordered one. A
+    /// program that writes a file and renames it over an old one expects either content, never an
+    /// empty file.
     pub(crate) fn on_rename(&mut self, object: ObjectId) {
         let groups = self.by_txg.values_mut();
         for group in groups.filter(|group| group.by_object.contains_key(&object)) {
@@ -89,7 +90,7 @@ impl PendingItxs {
         self.by_txg = self.by_txg.split_off(&txg.next());
     }
 
-    /// What was done to these objects since they were asked for, if it took content away from one.
+    /// The records of these objects since the last commit, if one of them truncated the object.
     pub(crate) fn drain_truncations(&mut self, objects: &BTreeSet<ObjectId>) -> Vec<(Txg, Itx)> {
         let takes_away = |item: &Itx| matches!(item.body, Body::SetAttr(_) | Body::Truncate { .. });
         let mut groups = self.by_txg.values();
@@ -107,7 +108,7 @@ impl PendingItxs {
         taken
     }
 
-    /// What is to be promised if that object is asked for, or everything; in order.
+    /// The records to commit for that object, or for everything; in order.
     pub(crate) fn drain(&mut self, object: Option<ObjectId>) -> Vec<(Txg, Itx)> {
         let mut taken = Vec::new();
         for (txg, group) in &mut self.by_txg {

@@ -1,25 +1,24 @@
-//! The intent log: what was promised before the txg closed.
+//! The intent log: changes that were acknowledged before their txg was synced.
 //!
-//! A dataset's log is a chain of blocks. Each is found by a pointer that the one before it has,
-//! and was written without a word to anything above it; so nothing says where the chain ends but
-//! a block that is not what its pointer promises. [`LogReader`] walks the chain and gives, in order,
-//! the records that are not part of the dataset yet, with the data of writes whose data lies in a
-//! block of its own.
+//! A dataset's log is a chain of blocks. Each block has a pointer to the next one, and writing a
+//! block changes nothing above it. So the chain ends at a block that does not match its pointer.
+//! [`LogReader`] walks the chain. It returns the records that are not yet part of the dataset, in
+//! order. It also reads the data of writes that are in blocks of their own.
 //!
 //! ```text
 //! header -> block 1 -> block 2 -> block 3 -> (never written: the end)
 //!           records    records    records
 //! ```
 //!
-//! [`IntentLog`] writes it while the dataset is changed. After a power cut [`claim_log`] sees to it that
-//! nothing takes the place of what it holds, [`LogReader`] tells what is to be done again, and [`free_log`]
-//! gives it up.
+//! [`IntentLog`] writes the log while the dataset is changed. After a power cut [`claim_log`] marks
+//! its blocks as allocated, [`LogReader`] returns the records to replay, and [`free_log`] frees the
+//! blocks.
 //!
-//! What is left out, as an import that replays the log would leave it out:
+//! The reader skips records that an import would not replay:
 //!
 //! * records of txgs that are on disk: up to the pool's last, or before the txg of the claim;
 //! * records that a replay that did not come to its end has replayed (`replay_seq`);
-//! * what comes after the last block or record that was claimed.
+//! * records after the last block or record that was claimed.
 #![forbid(unsafe_code)]
 
 mod block_packer;

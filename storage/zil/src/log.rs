@@ -1,13 +1,12 @@
 //! The log of a dataset that is being changed.
 //!
-//! Whoever changes something adds an [`Itx`] under the same hold on a txg. Who must know that it
-//! will outlast a power cut calls [`IntentLog::commit`]: then all that was added is written along the
-//! chain, and the drives are told to keep it. The end of the chain is always a block that has room
-//! and is not written; so the next commit needs only to write there. One that takes several blocks
-//! writes that one last.
+//! A thread that changes something adds an [`Itx`] within the same hold on a txg.
+//! [`IntentLog::commit`] makes the changes durable: it writes all added records along the chain and
+//! flushes the drives. The end of the chain is always an allocated, unwritten block, so the next
+//! commit only writes to it. A commit of several blocks writes that one last.
 //!
-//! A commit that fails is no loss: its caller waits for the txgs themselves, and the chain is made
-//! anew.
+//! A failed commit loses nothing: its caller waits for the txgs themselves, and a new chain is
+//! started.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -35,7 +34,7 @@ pub struct IntentLog {
     txgs: Txgs,
     objset: Objset,
     pending: Mutex<PendingItxs>,
-    /// Held by the one who writes along the chain.
+    /// Locked by the thread that writes along the chain.
     chain_writer: Mutex<ChainWriter>,
     state: Mutex<LogState>,
     /// Fewer blocks are on their way.
@@ -54,9 +53,9 @@ struct ChainWriter {
 /// A block of the chain.
 struct ChainBlock {
     block: Regular,
-    /// It is on the drives for good, or is not needed.
+    /// It is durable on the drives, or is not needed.
     is_done: bool,
-    /// The last txg that something in it belongs to.
+    /// The highest txg among its records.
     newest_txg: Txg,
 }
 
@@ -64,31 +63,31 @@ struct ChainBlock {
 struct LogState {
     /// From the first that may be needed to the one that is not written yet.
     chain: VecDeque<ChainBlock>,
-    /// Nothing is written on.
+    /// No block is in use.
     is_paused: bool,
-    /// The pool is of a version whose form of log blocks is not written.
+    /// The pool's version has another form of log blocks, which is not written.
     disabled: bool,
-    /// The chain cannot go on: its blocks are given up as soon as may be.
+    /// The chain cannot continue: its blocks are freed as soon as possible.
     is_broken: bool,
     /// The txg whose root block first leads to the chain.
     anchor_txg: Txg,
-    /// After a failed commit: what was to be promised is on the drives with this txg.
+    /// After a failed commit: its records are on the drives with this txg.
     fallback_txg: Txg,
-    /// Txgs that have something to say of the log.
+    /// Txgs whose root block must update the log header.
     dirty_txgs: BTreeSet<Txg>,
-    /// For each txg how many blocks are on their way whose successors were told to it.
+    /// By txg: the number of blocks in flight whose successors were allocated in it.
     in_flight: BTreeMap<Txg, usize>,
-    /// What an import has found, until it is replayed.
+    /// The log found at import, until it is replayed.
     unreplayed: Option<LogHeader>,
     /// For each txg the last record that is replayed with it.
     replayed_seqs: BTreeMap<Txg, u64>,
-    /// The txg in which what was found is given up.
+    /// The txg in which the log found at import is freed.
     free_txg: Option<Txg>,
 }
 
 impl IntentLog {
-    /// The log of a live object set. What its head, as the import has claimed it, still holds is to
-    /// be replayed and then [given up](Self::finish_replay); until then commits wait for their txgs.
+    /// The log of a live object set. The records that its claimed head still holds are replayed and
+    /// then [freed](Self::finish_replay); until then commits wait for their txgs.
     pub fn new(writer: Arc<Writer>, txgs: Txgs, objset: Objset, claimed: LogHeader) -> Self {
         let found = (claimed != LogHeader::default()).then_some(claimed);
         // the claim itself must be on the drives
@@ -121,45 +120,45 @@ impl IntentLog {
         self.state.lock().is_paused = paused;
     }
 
-    /// Has all commits wait for their txgs, for good: nothing is written to the log.
+    /// Makes all commits wait for their txgs from now on: nothing is written to the log.
     pub fn disable(&self) {
         let _turn = self.chain_writer.lock();
         self.state.lock().disabled = true;
     }
 
-    /// Notes what is done in a txg. What takes content away from a file is noted before that is done:
-    /// who reads the file for a promise just then must find the note.
+    /// Adds a record to a txg. A truncation must be added before the file is truncated: a
+    /// concurrent commit that reads the file must find it. Otherwise the log would hold zeros in
+    /// place of the data.
     pub fn add_itx(&self, tx: &Tx, item: Itx) {
         self.pending.lock().add(tx.txg(), item);
     }
 
-    /// Notes that something is done in a txg of which no record tells. What is added after it waits
-    /// for the txg too, as it may build on that; so this comes before what else is added of the same
-    /// change.
+    /// Records that a txg has a change without a log record. Later records wait for that txg,
+    /// because they may build on the change. So the call must come before the other records of the
+    /// same change.
     pub fn add_unlogged(&self, tx: &Tx) {
         self.pending.lock().add_unlogged(tx.txg());
     }
 
-    /// An object gets another name: what was done to it before is promised with whatever is promised
-    /// next.
+    /// Marks an object as renamed: its earlier records are committed with the next commit.
     pub fn on_rename(&self, object: ObjectId) {
         self.pending.lock().on_rename(object);
     }
 
-    /// An object is removed: what was done to its content is not to be promised any more, lest it
-    /// be done again to another object that gets the number.
+    /// Drops the records of a removed object: a replay would apply them to another object that
+    /// reuses the number.
     pub fn forget_object(&self, object: ObjectId) {
         self.pending.lock().forget_object(object);
     }
 
-    /// Returns when all that was added before, whose order matters or which was done to `object`
-    /// (`None`: to any), will outlast a power cut. The caller must hold no txg.
+    /// Returns when all earlier records that are ordered or belong to `object` (`None`: to any) are
+    /// durable. The caller must not hold a txg.
     pub fn commit(&self, object: Option<ObjectId>) -> Result<(), Error> {
         let mut turn = self.chain_writer.lock();
         let mut pending = self.pending.lock();
         let (items, untold) = (pending.drain(object), pending.unlogged_txg());
         drop(pending);
-        // an earlier promise failed, maybe of what this caller has added, or cannot be made
+        // an earlier commit failed, maybe with records of this caller, or cannot be done
         let must_wait = self.state.lock().fallback_txg.max(untold) > self.txgs.synced_txg();
         if items.is_empty() && !must_wait {
             return Ok(());
@@ -179,8 +178,8 @@ impl IntentLog {
         if self.txgs.wait_txg_synced(open) { Ok(()) } else { Err(Error::Stopped) }
     }
 
-    /// Whether what is to be promised is so much of what waits to be written that writing all of
-    /// that costs less than promising it, which is to write it twice.
+    /// Whether the records are such a large part of the dirty data that syncing the txg costs less
+    /// than the commit, which writes them twice.
     fn is_sync_cheaper(&self, items: &[(Txg, Itx)]) -> bool {
         let length = |(_, item): &(Txg, Itx)| match &item.body {
             Body::Write(write) if write.pointer.is_hole() => write.length,
@@ -190,8 +189,8 @@ impl IntentLog {
         bytes >= MIN_SYNC_BYTES && bytes * 2 >= self.txgs.dirty_bytes()
     }
 
-    /// Whether there is a block to write to, and a root block on the drives leads there. If there
-    /// is none, room for one is had.
+    /// Whether there is a block to write to that a root block on the drives leads to. If not,
+    /// allocates one.
     fn ensure_chain(&self) -> Result<bool, Error> {
         let state = self.state.lock();
         if state.is_paused || state.disabled || state.is_broken || state.unreplayed.is_some() {
@@ -210,7 +209,7 @@ impl IntentLog {
         Ok(false)
     }
 
-    /// What tells the first block of a new chain from all others.
+    /// The random words that identify the first block of a new chain.
     fn new_chain_verifier(&self) -> Verifier {
         let mut guid = [[0; 8]; 2];
         self.writer.random().fill(guid.as_flattened_mut());
@@ -236,7 +235,7 @@ impl IntentLog {
         Zbookmark::new(self.objset.id(), ObjectId::META, LogReader::LOG_LEVEL, block)
     }
 
-    /// Writes what is to be promised along the chain.
+    /// Writes the records to commit along the chain.
     fn write_itxs(&self, turn: &mut ChainWriter, items: Vec<(Txg, Itx)>) -> Result<(), Error> {
         let result = self.append_itxs(turn, items);
         if result.is_err() {
@@ -260,7 +259,8 @@ impl IntentLog {
         let tx = self.txgs.begin_tx().ok_or(Error::Stopped)?;
         let chain = self.reserve_chain(first, &plan, next, &tx)?;
         let txg = tx.txg();
-        // the sync of this txg waits for these blocks, lest their successors be lost without them
+        // the sync of this txg waits for these blocks: otherwise a crash could lose their
+        // successors
         let under_way = InFlightGuard { log: self, txg };
         *self.state.lock().in_flight.entry(txg).or_default() += 1;
         drop(tx);
@@ -281,7 +281,7 @@ impl IntentLog {
         }
         self.writer.flush(oldest)?;
         let mut state = self.state.lock();
-        // they are the last of those that a txg may have brought thousands of
+        // these are the last of possibly thousands of records of a txg
         for link in state.chain.iter_mut().rev().take(chain.len()) {
             link.is_done |= chain[..plan.blocks.len()].iter().any(|b| b.dvas == link.block.dvas);
         }
@@ -290,8 +290,8 @@ impl IntentLog {
         Ok(())
     }
 
-    /// Plans items with their data. What was cut off while it was read was read as zeros: that it was
-    /// cut off is promised together with it.
+    /// Plans items with their data. Data that was truncated during the read was read as zeros; the
+    /// record of the truncation is committed together with it.
     fn pack_itxs(
         &self,
         plan: &mut BlockPacker,
@@ -319,7 +319,7 @@ impl IntentLog {
         Err(Error::Stopped)
     }
 
-    /// Room for all blocks but the first, which is there, and for the one to come.
+    /// Allocates all blocks except the first, which exists, and the one after the commit.
     fn reserve_chain(
         &self,
         first: Regular,
@@ -394,8 +394,8 @@ impl IntentLog {
         unneeded || state.dirty_txgs.contains(&txg)
     }
 
-    /// What the root block has to say of the log in the txg that is written. Blocks that are
-    /// needed no more are freed.
+    /// The log header for the root block of the syncing txg. Frees blocks that are no longer
+    /// needed.
     pub fn sync_header(&self, txg: Txg, header: &mut LogHeader) -> Result<(), Error> {
         let mut state = self.state.lock();
         while state.in_flight.range(..=txg).next().is_some() {
@@ -425,38 +425,39 @@ impl IntentLog {
         if broken && state.chain.is_empty() {
             state.is_broken = false;
         }
-        // one that cannot go on leads to what was promised before, until that is on the drives
+        // a chain that cannot continue leads to acknowledged records until their txg is on the
+        // drives
         let first = state.chain.front();
         let chain = first.map_or(Blkptr::EMPTY, |link| Blkptr::Regular(Box::new(link.block)));
         *header = LogHeader { chain, ..LogHeader::default() };
         Ok(())
     }
 
-    /// The chain is given up with the next txg, and made anew when one is needed: at the end of the
-    /// dataset's use.
+    /// Frees the chain with the next txg, and starts a new one when one is needed: for the end of
+    /// the dataset's use.
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.is_broken = !state.chain.is_empty();
     }
 
-    /// A txg is on the drives: what it brought needs no promise.
+    /// A txg is on the drives: its records need no log.
     pub fn on_txg_synced(&self, txg: Txg) {
         self.pending.lock().drop_synced(txg);
     }
 
-    /// What the import has found, until it is given up.
+    /// The log found at import, until it is freed.
     pub fn unreplayed_header(&self) -> Option<LogHeader> {
         self.state.lock().unreplayed.clone()
     }
 
-    /// Notes that a record is replayed with the txg that is held.
+    /// Records that a log record is replayed within the held txg.
     pub fn record_replayed(&self, tx: &Tx, seq: u64) {
         let mut state = self.state.lock();
         state.replayed_seqs.insert(tx.txg(), seq);
         state.dirty_txgs.insert(tx.txg());
     }
 
-    /// What was found is replayed, or held nothing: its blocks are freed with the txg that is held.
+    /// The found log is replayed or empty: frees its blocks with the held txg.
     pub fn finish_replay(&self, tx: &Tx) {
         let mut state = self.state.lock();
         state.free_txg = Some(tx.txg());
@@ -467,7 +468,7 @@ impl IntentLog {
 /// A file that is cut each time while it is read waits for its txg instead.
 const MAX_READ_ROUNDS: usize = 64;
 
-/// Bytes of data that may be worth a txg of their own.
+/// The least bytes of data for which a txg of their own can pay off.
 const MIN_SYNC_BYTES: u64 = 8 << 20;
 
 impl std::fmt::Debug for IntentLog {

@@ -14,9 +14,9 @@ use crate::Error;
 /// A record with its data.
 #[derive(Clone, Debug)]
 pub struct ReplayEntry {
-    /// What was done.
+    /// The change.
     pub record: Record,
-    /// For a write whose data is not in the record: the whole block that has it.
+    /// For a write whose data is not in the record: the whole block with the data.
     pub block: Option<WrittenBlock>,
 }
 
@@ -32,12 +32,12 @@ pub struct WrittenBlock {
 /// Where the walk came to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogEnd {
-    /// There is no log, or nothing in it is to be replayed.
+    /// There is no log, or all of it is replayed.
     Empty,
     /// After the last block or record that an import has claimed.
     Claimed,
-    /// The next block (or what a record points to) is not there: the end of a log that no import
-    /// has claimed. The error says why; a missing device would look the same.
+    /// The next block (or the block of a record) is missing: the end of a log that no import has
+    /// claimed. The error gives the reason; a missing device would look the same.
     NotWritten(Error),
     /// It could not be read on; the error was also given out.
     Failed(Error),
@@ -45,7 +45,7 @@ pub enum LogEnd {
 
 /// The records of one dataset's log that are not part of the dataset yet, in their order.
 ///
-/// An error is given out once and ends the walk: what follows depends on what is missing.
+/// An error is returned once and ends the walk: later records depend on the missing one.
 pub struct LogReader {
     source: Arc<dyn Source>,
     key: Option<Key>,
@@ -80,7 +80,7 @@ struct CurrentBlock {
 const MAX_LOG_BLOCKS: u64 = 1 << 22;
 
 impl LogReader {
-    /// The level under which log blocks and the blocks of writes are asked for.
+    /// The level in the zbookmark of log blocks and of the blocks of writes.
     pub const LOG_LEVEL: Level = Level::new(254);
 
     /// Walks the log with this header. `synced` is the txg of the uberblock in use.
@@ -116,7 +116,7 @@ impl LogReader {
         }
     }
 
-    /// Why there are no more records; `None` while there may be.
+    /// The reason why there are no more records; `None` while there may be.
     pub fn end(&self) -> Option<&LogEnd> {
         self.end.as_ref()
     }
@@ -160,7 +160,7 @@ impl LogReader {
             Self::LOG_LEVEL,
             BlockId::new(verifier.seq),
         );
-        // the last that was claimed may be one that had room and was not written yet
+        // the last claimed block may be the allocated, unwritten one
         let all = verifier.seq == self.range.last_block && self.last_seq == self.range.last_record;
         if verifier.seq > self.range.last_block || all {
             return Err(LogEnd::Claimed);
@@ -187,12 +187,12 @@ impl LogReader {
         let zbookmark = Zbookmark::new(self.objset, *object, Self::LOG_LEVEL, BlockId::new(number));
         match self.source.read(pointer, zbookmark, self.key.as_ref()) {
             Ok(content) => {
-                // a write of less than a block has the block with what was around it
+                // a write of less than a block has a copy of the whole block
                 let whole = write.length < size;
                 let offset = if whole { number * size } else { *offset };
                 Ok(Some(WrittenBlock { offset, content }))
             }
-            // such a record cannot have been acknowledged
+            // no commit can have acknowledged such a record
             Err(error) if pointer.birth() >= self.range.first_txg => {
                 Err(self.range.classify_error(error.into()))
             }
@@ -202,7 +202,7 @@ impl LogReader {
 }
 
 impl ReplayRange {
-    /// What it means that the walk cannot go on.
+    /// The meaning of an error of the walk.
     fn classify_error(&self, error: Error) -> LogEnd {
         let locked = matches!(error, Error::Block(zio::Error::KeyNotLoaded { .. }));
         let unknown = matches!(error, Error::Structure { why: ondisk::Error::Unknown { .. }, .. });
@@ -224,7 +224,7 @@ impl CurrentBlock {
         let front = pointer.checksum == Checksum::Zilog2;
         let current = Self { block, zbookmark: place, has_leading_header: front, offset: 0 };
         let (chain, _) = current.split_chain()?;
-        // the pointer to the next block is made with this block and belongs to its chain
+        // the pointer to the next block is created with this block and belongs to its chain
         match &chain.next {
             Blkptr::Regular(next) if Verifier::from_pointer(next) == verifier.next() => Ok(current),
             _ => Err(Error::Chain { zbookmark: place }),
@@ -240,7 +240,7 @@ impl CurrentBlock {
         Ok(self.split_chain()?.0.next)
     }
 
-    /// The next record; the bodies of those that are not wanted need not be sound.
+    /// The next record; the bodies of unwanted record kinds need not be valid.
     fn next_record(
         &mut self,
         limits: ReplayRange,

@@ -1,4 +1,4 @@
-//! The walk over chains laid out in memory; checksums are the business of whoever reads blocks.
+//! The walk over chains laid out in memory; the block reader verifies checksums, not this crate.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ struct BlockMap(HashMap<u64, Vec<u8>>);
 
 impl Source for BlockMap {
     fn read(&self, bp: &Blkptr, place: Zbookmark, _: Option<&Key>) -> Result<Block, zio::Error> {
-        let Blkptr::Regular(regular) = bp else { panic!("only blocks are asked for") };
+        let Blkptr::Regular(regular) = bp else { panic!("only blocks are read") };
         let sector = regular.dvas[0].unwrap().offset >> 9;
         let found = self.0.get(&sector);
         let found = found.ok_or(zio::Error::Unreadable { zbookmark: place, faults: Vec::new() })?;
@@ -93,7 +93,7 @@ fn read_log(blocks: HashMap<u64, Vec<u8>>, header: &LogHeader) -> (Vec<u64>, Vec
 }
 
 #[test]
-fn both_kinds_of_chains_are_walked_to_the_block_that_is_not_there() {
+fn walk_ends_at_missing_block_in_both_chains() {
     let records: &[&[Vec<u8>]] =
         &[&[remove_record(1, 50), remove_record(2, 51)], &[], &[remove_record(3, 52)]];
     for kind in [9, 5] {
@@ -108,7 +108,7 @@ fn both_kinds_of_chains_are_walked_to_the_block_that_is_not_there() {
 }
 
 #[test]
-fn claimed_logs_end_where_they_were_claimed_and_go_on_after_the_last_replayed() {
+fn claimed_log_resumes_after_the_last_replayed_record() {
     let records: &[&[Vec<u8>]] = &[
         &[remove_record(1, 51), remove_record(2, 51)],
         &[remove_record(3, 51), remove_record(4, 51)],
@@ -120,7 +120,7 @@ fn claimed_logs_end_where_they_were_claimed_and_go_on_after_the_last_replayed() 
     assert_eq!(claimed(3, 5, 0).0, [1, 2, 3, 4, 5]);
     assert_eq!(claimed(2, 3, 0), (vec![1, 2, 3], vec![], LogEnd::Claimed));
     assert_eq!(claimed(2, 4, 2), (vec![3, 4], vec![], LogEnd::Claimed));
-    // a block that was there when it was claimed is gone
+    // a block that existed at the claim is gone
     let (seqs, errors, stop) = claimed(9, 9, 0);
     assert_eq!((seqs.len(), errors.len()), (5, 1));
     assert!(matches!(stop, LogEnd::Failed(_)));
@@ -131,7 +131,7 @@ fn claimed_logs_end_where_they_were_claimed_and_go_on_after_the_last_replayed() 
 }
 
 #[test]
-fn blocks_of_another_chain_and_broken_records_end_the_walk() {
+fn foreign_blocks_and_broken_records_end_the_walk() {
     let mut blocks = log_blocks(9, &[&[remove_record(1, 51)], &[remove_record(2, 51)]]);
     blocks.insert(101, log_block(true, &pointer(102, 9, 9, 9, 50), &remove_record(2, 51)));
     let (seqs, _, stop) = read_log(blocks, &header(9, None, 0));
@@ -151,7 +151,7 @@ fn blocks_of_another_chain_and_broken_records_end_the_walk() {
 }
 
 #[test]
-fn a_write_brings_the_block_that_it_points_to() {
+fn write_record_returns_its_block() {
     let mut blocks = log_blocks(
         9,
         &[&[write_record(1, 51, 900), write_record(2, 51, 901), remove_record(3, 51)]],
@@ -163,7 +163,7 @@ fn a_write_brings_the_block_that_it_points_to() {
     let block = records.next().unwrap().unwrap().block.unwrap();
     // 100 bytes at 4196 came with the whole block at 4096
     assert_eq!((block.offset, &block.content[..]), (4096, &[7; SIZE][..]));
-    // the second was never written, so nobody was told that it was
+    // the second was never written, so no commit acknowledged it
     assert!(records.next().is_none());
     assert!(matches!(records.end(), Some(LogEnd::NotWritten(_))));
 }

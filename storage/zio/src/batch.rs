@@ -1,4 +1,4 @@
-//! Blocks that are written together, so that neighbours go to each drive in one request.
+//! Blocks that are written together, so that adjacent blocks go to each drive in one request.
 
 use std::borrow::Cow;
 
@@ -8,14 +8,14 @@ use vdev::BlockWrite;
 
 use crate::{Error, WriteRequest, Writer};
 
-/// Blocks that need room: the request that each is of, its bytes, its pointer so far.
+/// Blocks to allocate: the request of each, its bytes, its pointer so far.
 #[derive(Default)]
 pub(crate) struct WriteBatch<'a> {
     pub(crate) blocks: Vec<(usize, Cow<'a, [u8]>, Regular)>,
 }
 
 impl WriteBatch<'_> {
-    /// Finds room for all and writes them; `done` is told what became of each.
+    /// Allocates all and writes them; `done` gets the result of each.
     pub(crate) fn write(
         mut self,
         writer: &Writer,
@@ -50,7 +50,7 @@ impl WriteBatch<'_> {
                 })
             })
             .collect();
-        // the leaves remember themselves what they missed
+        // the leaves record the missed txgs themselves
         let mut written = writer.tree().write_many(&outgoing, &mut Vec::new()).into_iter();
         for (request, index, _, block) in placed {
             let mut result = Ok(());

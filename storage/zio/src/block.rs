@@ -14,7 +14,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// Takes over bytes as a block's content.
+    /// Takes bytes as a block's content.
     pub fn new(bytes: Vec<u8>, order: Order) -> Self {
         Self { bytes: Arc::new(PooledBuffer(bytes)), order }
     }
@@ -26,7 +26,7 @@ impl Block {
         Self::new(copy, order)
     }
 
-    /// So many zeros as a block's content.
+    /// This many zeros as a block's content.
     pub fn zeros(length: usize, order: Order) -> Self {
         let mut bytes = Self::alloc_buffer(length);
         bytes.fill(0);
@@ -43,7 +43,7 @@ impl Block {
         self.order
     }
 
-    /// Copies as much of the bytes as there is room for; gives how many the block has.
+    /// Copies as much of the bytes as fits; returns the block's length.
     pub fn copy_to(&self, into: &mut [u8]) -> usize {
         let count = self.len().min(into.len());
         if let (Some(into), Some(from)) = (into.get_mut(..count), self.get(..count)) {
@@ -52,7 +52,7 @@ impl Block {
         self.len()
     }
 
-    /// Memory for a block of so many bytes, with any content.
+    /// Memory for a block of this many bytes, with any content.
     pub fn alloc_buffer(length: usize) -> Vec<u8> {
         buffer::alloc(length)
     }

@@ -1,6 +1,6 @@
 //! From a block's stored bytes to its content: checksum, decryption, decompression.
 //!
-//! All readers share this: those of drives, and those of blocks that are stored elsewhere.
+//! All readers share this: those of drives, and those of blocks stored elsewhere.
 
 use std::sync::OnceLock;
 
@@ -54,7 +54,7 @@ impl Decoder {
     pub(crate) fn is_valid(&self, block: &Regular, bytes: &[u8]) -> bool {
         let half = block.has_half_sum();
         if block.checksum.is_embedded() {
-            // a log block's place is told by all four words, also where others have a MAC in two
+            // a log block's verifier uses all four words, also where others have a MAC in two
             let verifier = match block.checksum {
                 Checksum::Zilog | Checksum::Zilog2 => Verifier::from_pointer(block).words(),
                 _ => block.sum,

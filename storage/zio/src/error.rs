@@ -3,7 +3,7 @@
 use ondisk::Dva;
 use units::{ObjsetId, Zbookmark};
 
-/// What was wrong with one copy of a block.
+/// The error of one copy of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyError {
     /// The copy.
@@ -18,7 +18,7 @@ pub enum Error {
     /// No copy could be read and verified.
     #[error("{zbookmark}: {}", describe_faults(.faults))]
     Unreadable {
-        /// Where the block belongs.
+        /// The block.
         zbookmark: Zbookmark,
         /// Each copy's fault.
         faults: Vec<CopyError>,
@@ -26,7 +26,7 @@ pub enum Error {
     /// A block that is stored outside the pool's drives is not there, damaged, or out of reach.
     #[error("{zbookmark}: {why}")]
     NotStored {
-        /// Where the block belongs.
+        /// The block.
         zbookmark: Zbookmark,
         /// Why it could not be had.
         why: String,
@@ -34,19 +34,19 @@ pub enum Error {
     /// A redacted send stream left the block out.
     #[error("{zbookmark}: the block was redacted when this dataset was sent")]
     Redacted {
-        /// Where the block belongs.
+        /// The block.
         zbookmark: Zbookmark,
     },
     /// The dataset is encrypted and no key was given.
     #[error("{zbookmark}: the block is encrypted and no key is loaded")]
     KeyNotLoaded {
-        /// Where the block belongs.
+        /// The block.
         zbookmark: Zbookmark,
     },
-    /// The bytes are what was written (their checksum fits), but no block of the format.
+    /// The checksum is right, but the bytes are not a valid block of the format.
     #[error("{zbookmark}: {why}")]
     Corrupt {
-        /// Where the block belongs.
+        /// The block.
         zbookmark: Zbookmark,
         /// The rule that they break.
         why: ondisk::Error,
@@ -54,15 +54,15 @@ pub enum Error {
     /// The stored bytes could not be turned into the block: corrupt, forged, or unsupported.
     #[error("{zbookmark}: {why}")]
     Transform {
-        /// Where the block belongs.
+        /// The block.
         zbookmark: Zbookmark,
-        /// What failed.
+        /// The failed operation.
         why: transform::Error,
     },
-    /// The drives that a block is meant for have no room for it, not even in pieces.
+    /// The block's class has no space for it, not even as a gang block.
     #[error("{zbookmark}: no space for {psize} bytes")]
     NoSpace {
-        /// Where the block belongs.
+        /// The block.
         zbookmark: Zbookmark,
         /// Bytes to be stored.
         psize: u64,
@@ -70,7 +70,7 @@ pub enum Error {
     /// Space could not be found or given back for another reason.
     #[error("{zbookmark}: {why}")]
     Allocator {
-        /// Where the block belongs.
+        /// The block.
         zbookmark: Zbookmark,
         /// The allocator's own words.
         why: metaslab::Error,
@@ -78,15 +78,15 @@ pub enum Error {
     /// A copy could not be written with enough redundancy (Unavailable).
     #[error("{zbookmark}: the copy at {dva} could not be written: {why}")]
     WriteFailed {
-        /// Where the block belongs.
+        /// The block.
         zbookmark: Zbookmark,
         /// The copy.
         dva: Dva,
         /// The vdev's own words.
         why: vdev::Error,
     },
-    /// What was written may not outlast a power cut (Unavailable).
-    #[error("the drives could not be told to keep what was written: {why}")]
+    /// Writes may not survive a power cut (Unavailable).
+    #[error("the drives could not be flushed: {why}")]
     NotFlushed {
         /// The vdev's own words.
         why: vdev::Error,
@@ -94,7 +94,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether nobody can know what the block holds, or whether it was ever written, as long as
+    /// Whether the block's content, or even its existence, is unknown as long as
     /// devices are missing or failing.
     pub fn is_unavailable(&self) -> bool {
         let away = |fault: &CopyError| {
@@ -103,7 +103,7 @@ impl Error {
         matches!(self, Self::Unreadable { faults, .. } if faults.iter().any(away))
     }
 
-    /// Where the block belongs.
+    /// The block.
     pub const fn zbookmark(&self) -> Zbookmark {
         match self {
             Self::Unreadable { zbookmark: place, .. }

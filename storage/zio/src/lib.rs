@@ -1,12 +1,12 @@
 //! One block's journey down to the drives and back.
 //!
-//! [`Reader`] takes a block pointer and gives the block's bytes: found on the first copy that
-//! can be read, judged by its checksum, decrypted, decompressed. Nothing that failed its checksum
-//! leaves this crate. What lies above asks through the trait [`Source`], so that a cache may
-//! stand in between.
+//! [`Reader`] takes a block pointer and returns the block's bytes: from the first readable copy
+//! with a right checksum, decrypted, decompressed. Bytes with a wrong checksum never
+//! leave this crate. Upper crates read through the trait [`Source`], so that a cache can be
+//! placed in between.
 //!
-//! [`Writer`] takes a block and gives the pointer to it: a hole, the block within the pointer, or
-//! compressed, ciphered, summed, and written where [`metaslab`] has room. What lies above gives
+//! [`Writer`] takes a block and returns the pointer to it: a hole, an embedded block, or one that
+//! is compressed, encrypted, checksummed, allocated by [`metaslab`] and written. Upper crates write
 //! through the trait [`Sink`].
 #![forbid(unsafe_code)]
 

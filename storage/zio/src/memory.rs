@@ -11,7 +11,7 @@ use vdev::{Leaf, NodeKind, VdevNode, VdevTree};
 
 use crate::{Random, Reader, SizeRounding, Writer};
 
-/// Bytes of labels and boot area in front of what is allocated.
+/// Bytes of labels and boot area before the allocatable space.
 const LABEL_START_SIZE: u64 = 4 << 20;
 /// Bytes of the labels behind it.
 const LABEL_END_SIZE: u64 = 512 << 10;
@@ -29,7 +29,7 @@ pub struct MemoryVdevs {
 }
 
 impl MemoryVdevs {
-    /// So many in memory, of `size` bytes each; each is a top-level vdev.
+    /// This many drives in memory, of `size` bytes each; each is a top-level vdev.
     pub fn new(count: usize, size: u64, ashift: Ashift) -> Self {
         Self::from_devices((0..count).map(|_| blank_device(size)), ashift)
     }
@@ -44,12 +44,12 @@ impl MemoryVdevs {
         Self { tops: drives.into_iter().map(|drive| vec![drive]).collect(), parity: 0, ashift }
     }
 
-    /// Bytes of a drive that has room for `size` bytes besides its labels.
+    /// Bytes of a drive with space for `size` bytes besides its labels.
     pub const fn device_size(size: u64) -> u64 {
         LABEL_START_SIZE + size + LABEL_END_SIZE
     }
 
-    /// What reads them.
+    /// Their reader.
     pub fn reader(&self) -> Arc<Reader> {
         let nodes = (0..).step_by(MAX_DRIVES).zip(&self.tops);
         let tree =
@@ -82,7 +82,7 @@ impl MemoryVdevs {
         Expandable::new(raidz, &[], None).ok().filter(|_| self.parity > 0)
     }
 
-    /// What writes to them, all being free.
+    /// Their writer; all space is free.
     ///
     /// # Panics
     /// Where a drive is too small for anything.
@@ -92,7 +92,7 @@ impl MemoryVdevs {
             Allocator::new(vdevs().zip(&self.tops).map(|top| self.vdev_spec(top)).collect());
         for vdev in vdevs() {
             let loaded = allocator.load_empty(vdev);
-            assert!(loaded.is_ok(), "a new vdev is there and free");
+            assert!(loaded.is_ok(), "a new vdev is free");
         }
         let rounding = SizeRounding::from_min_sizes([self.ashift.bytes()]);
         Writer::new(

@@ -1,4 +1,4 @@
-//! What an encrypted dataset does to a block before it is summed.
+//! Encryption and authentication of a block before its checksum.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,13 @@ use transform::crypt::mac;
 
 use crate::{Error as ZioError, RawBlock, WriteRequest};
 
-/// Numbers that nobody can guess: nonces, salts, the names of log chains.
+/// Unpredictable random numbers: nonces, salts, the names of log chains.
 pub trait Random: Send + Sync {
     /// Fills `bytes` with such.
     fn fill(&self, bytes: &mut [u8]);
 }
 
-/// A salt serves so many blocks: with more, nonces could meet.
+/// The most blocks with one salt: with more, nonces could collide.
 const MAX_SALT_USES: u64 = 400_000_000;
 /// The rules for codes over pointers, as all writers follow them today.
 const INDIRECT_MAC_VERSION: u64 = 1;
@@ -74,8 +74,9 @@ pub(crate) fn protect_block(
     Ok(Protection::Encrypted { salt: params.salt, iv: params.iv, mac })
 }
 
-/// Authenticates a block of an encrypted dataset whose key is not known: the MACs of indirect blocks need
-/// none, and the object set has the MAC that the raw stream brought. Other blocks come with theirs.
+/// Authenticates a block of an encrypted dataset whose key is not loaded: the MACs of indirect
+/// blocks need none, and the object set has the MAC of the raw stream. Other blocks come with
+/// theirs.
 pub(crate) fn protect_without_key(request: &WriteRequest<'_>) -> Result<Protection, ZioError> {
     if request.level.get() > 0 {
         let mac = mac::pointers_mac(request.data, INDIRECT_MAC_VERSION, Order::Little);

@@ -28,7 +28,7 @@ pub struct Reader {
     self_healer: OnceLock<Arc<dyn SelfHealer>>,
 }
 
-/// What an examination of a block found.
+/// The findings of an examination of a block.
 #[derive(Debug)]
 pub struct VerifiedBlock {
     /// For each copy: the leaves' faults, and whether the copy could be read in spite of them.
@@ -53,8 +53,8 @@ impl Reader {
         Self { tree, decoder, suspend_gate, secondary_cache, self_healer }
     }
 
-    /// The same, but without a key the dnodes of an encrypted dataset are given as they are stored:
-    /// their trees can be followed, what is in their bonus buffers is noise. For examinations.
+    /// The same, but without a key the dnodes of an encrypted dataset are returned as stored:
+    /// their trees can be followed, their bonus buffers are noise. For examinations.
     #[must_use]
     pub fn with_raw_dnodes(&self) -> Self {
         let tree = Arc::clone(&self.tree);
@@ -63,17 +63,17 @@ impl Reader {
         Self { tree, decoder, suspend_gate, secondary_cache, self_healer }
     }
 
-    /// Tells what keeps blocks beside the drives. Only the first word counts.
+    /// Sets the secondary cache. Only the first call counts.
     pub fn set_secondary_cache(&self, aside: Arc<dyn SecondaryCache>) {
         let _ = self.secondary_cache.set(aside);
     }
 
-    /// Tells who mends what drives gave wrong. Only the first word counts.
+    /// Sets the self-healer. Only the first call counts.
     pub fn set_self_healer(&self, healer: Arc<dyn SelfHealer>) {
         let _ = self.self_healer.set(healer);
     }
 
-    /// Tells who waits for drives that fail while a group is written.
+    /// Sets the gate that waits for failed drives during a sync.
     pub fn set_suspend_gate(&self, patience: Arc<dyn SuspendGate>) {
         let _ = self.suspend_gate.set(patience);
     }
@@ -82,12 +82,12 @@ impl Reader {
         self.suspend_gate.get().map(|patience| &**patience)
     }
 
-    /// Tells the pool's salt, which some checksums need. Only the first word counts.
+    /// Sets the pool's salt, which some checksums need. Only the first call counts.
     pub fn set_salt(&self, salt: [u8; 32]) {
         self.decoder.set_salt(salt);
     }
 
-    /// The pool's salt, if it was told.
+    /// The pool's salt, if it was set.
     pub(crate) fn salt(&self) -> Option<&[u8; 32]> {
         self.decoder.salt()
     }
@@ -130,7 +130,7 @@ impl Reader {
         &self.tree
     }
 
-    /// The block's bytes as stored, from the first copy whose checksum fits.
+    /// The block's stored bytes, from the first copy with a right checksum.
     pub fn read_stored(&self, block: &Regular, zbookmark: Zbookmark) -> Result<Vec<u8>, Error> {
         let mut bytes = buffer::alloc(block.psize as usize);
         let result = self.read_stored_into(block, zbookmark, &mut bytes);
@@ -161,7 +161,7 @@ impl Reader {
         Err(Error::Unreadable { zbookmark: place, faults })
     }
 
-    /// Tells who mends it whose part of a block is wrong. Blocks in pieces are left to a scrub.
+    /// Reports wrong parts of a block to the self-healer. Gang blocks are left to a scrub.
     fn report_damage(
         &self,
         block: &Regular,
@@ -259,8 +259,8 @@ impl Reader {
         self.decoder.is_valid(block, bytes)
     }
 
-    /// From the stored bytes, which have been verified, to the block's content: for those who have
-    /// them from [`Reader::verify_block`].
+    /// From the stored bytes, which have been verified, to the block's content: for callers of
+    /// [`Reader::verify_block`].
     pub fn decode(
         &self,
         block: &Regular,
@@ -334,7 +334,7 @@ impl Source for Reader {
 }
 
 impl Reader {
-    /// A block's content. `again`: it may be asked for again.
+    /// A block's content. `again`: it may be read again.
     fn read_block(
         &self,
         block: &Regular,
@@ -356,8 +356,8 @@ impl Reader {
         Ok(Block::new(plain, block.order))
     }
 
-    /// The content of a block that nothing protects, into memory that is as long as it. What is
-    /// stored as it is goes there straight from the drives.
+    /// The content of an unprotected block, into memory of its length. Uncompressed content
+    /// goes there straight from the drives.
     fn read_block_into(
         &self,
         block: &Regular,
@@ -378,8 +378,8 @@ impl Reader {
         result.map_err(|error| Error::Transform { zbookmark: place, why: error })
     }
 
-    /// Where the first copy of a block is of which the drives give the content as it is. What is
-    /// kept beside them is taken from there.
+    /// The address of the first copy of a block whose stored bytes are its content. Blocks of the
+    /// secondary cache are read from there.
     fn direct_read_target<'a>(&self, wanted: &mut BlockRead<'a>) -> Option<(&'a Regular, Dva)> {
         let Blkptr::Regular(block) = wanted.pointer else { return None };
         let dva =
@@ -399,7 +399,7 @@ impl Reader {
         Some((&**block, dva))
     }
 
-    /// What keeps blocks beside the drives, if this one may be there.
+    /// The secondary cache, if it may have this block.
     fn cache_for(&self, block: &Regular) -> Option<&dyn SecondaryCache> {
         self.secondary_cache.get().filter(|_| is_cacheable(block)).map(|aside| &**aside)
     }

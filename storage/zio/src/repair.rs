@@ -1,7 +1,7 @@
 //! A block's journey to drives that lack it: read where it is whole, its checksum proved, and
 //! written anew to those leaves that are to get their part, each copy and each piece of it.
 //!
-//! Proved by: `what_a_drive_missed_of_any_block_is_written_anew`.
+//! Proved by: `missed_parts_of_any_block_are_repaired`.
 
 use device::buffer;
 use geometry::Block;

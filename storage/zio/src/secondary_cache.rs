@@ -1,7 +1,7 @@
-//! What keeps blocks beside the pool's drives, as they are stored: drives of the read cache.
+//! The interface to caches of stored blocks beside the pool's drives (L2ARC).
 //!
-//! The reader asks there first and judges what it gets by the checksum in the pointer, as it does
-//! with a drive of the pool. So whatever is wrong there costs a read, and nothing else.
+//! The reader tries it first and verifies the result by the checksum in the pointer, as with a
+//! drive of the pool. So a wrong block costs a read, and nothing else.
 
 use ondisk::Checksum;
 use ondisk::blkptr::Regular;
@@ -9,15 +9,15 @@ use units::Zbookmark;
 
 /// Keeps stored blocks beside the pool's drives.
 pub trait SecondaryCache: Send + Sync + std::fmt::Debug {
-    /// The stored bytes of the block, if they are there and `judge` says that they are right.
+    /// The stored bytes of the block, if they are cached and `judge` accepts them.
     fn fetch(&self, block: &Regular, judge: &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>>;
 
-    /// The stored bytes of a block that was read from the pool's drives, and was right. `place` is
-    /// where it belongs.
+    /// Offers the stored, verified bytes of a block that was read from the pool's drives. `place`
+    /// is its address.
     fn offer(&self, block: &Regular, zbookmark: Zbookmark, stored: &[u8]);
 }
 
-/// Whether a block may be kept beside the drives: one that could be told from another.
+/// Whether a block may be cached: only one with a distinguishing checksum.
 pub(crate) fn is_cacheable(block: &Regular) -> bool {
     let judged = !matches!(block.checksum, Checksum::Off | Checksum::NoParity);
     judged && !block.checksum.is_embedded()

@@ -1,11 +1,11 @@
-//! Who is told what drives gave wrong, or could not give, of blocks that could be read all the same.
+//! The receiver of reports about wrong or unreadable parts of blocks that could still be read.
 
 use ondisk::blkptr::Regular;
 use units::{Guid, Zbookmark};
 
-/// Has such drives mended.
+/// Repairs such drives.
 pub trait SelfHealer: Send + Sync + std::fmt::Debug {
-    /// These drives have a block wrong of which `stored` are the right bytes, as they are stored.
-    /// Called by whoever reads: it is to return at once.
+    /// These drives have a wrong part of a block; `stored` are its right stored bytes.
+    /// The reader calls it: it must return at once.
     fn report_damage(&self, block: &Regular, zbookmark: Zbookmark, stored: &[u8], guilty: &[Guid]);
 }

@@ -19,39 +19,39 @@ pub struct DedupMatch {
     pub birth: Txg,
 }
 
-/// What the table of deduplication says of a content.
+/// The dedup table's answer about a content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DedupLookup {
-    /// It is there, and has one more pointer now.
+    /// It is stored, and has one more reference now.
     Found(DedupMatch),
     /// It is not there.
     NotFound,
-    /// It is to be written as if there were no deduplication: what is there does not suit, and
-    /// there cannot be two of it.
+    /// It must be written without deduplication: the stored one does not suit, and the table cannot
+    /// have two.
     Unusable,
 }
 
-/// What becomes of a block to which a pointer goes away.
+/// The result of removing a reference to a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FreeOutcome {
     /// Another pointer still wants it.
     StillReferenced,
-    /// Nobody wants it: these are its copies, maybe more than the last pointer knew of.
+    /// It has no references left: these are its copies, maybe more than the last pointer had.
     Free([Option<Dva>; 3]),
 }
 
 /// Knows which blocks several pointers share: the tables of deduplication and of clones.
 pub trait SharedBlocks: Send + Sync {
-    /// One pointer to the block goes away in `txg`.
+    /// Removes one reference to the block in `txg`.
     fn release(&self, block: &Regular, txg: Txg) -> FreeOutcome;
 
-    /// The block of that checksum, sizes and compression, if the table of deduplication has it in
-    /// so many copies at least: one more pointer to it comes in `txg`. `block` has no addresses
-    /// yet. Never asked about the same content by two at a time.
+    /// The block of that checksum, sizes and compression, if the dedup table has it with enough
+    /// copies: adds a reference to it in `txg`. `block` has no addresses yet. Two threads never
+    /// look up the same content at once.
     fn find_duplicate(&self, block: &Regular, copies: u8, txg: Txg) -> DedupLookup;
 
-    /// A block that was not found is written, and has one pointer. False: the table has no place
-    /// for it, and it is a block like any other.
+    /// A block that was not found is written, with one reference. False: the table has no space
+    /// for it, and it is an ordinary block.
     fn insert(&self, block: &Regular, txg: Txg) -> bool;
 
     /// One more pointer to a block of a file comes in `txg`; gives whether that can be: it must have been
@@ -59,10 +59,10 @@ pub trait SharedBlocks: Send + Sync {
     fn add_reference(&self, block: &Regular, txg: Txg) -> bool;
 }
 
-/// So many different blocks may be looked for at a time.
+/// The most concurrent lookups of different blocks.
 const LOCK_COUNT: usize = 64;
 
-/// Who knows of shared blocks, and the turns of those who ask.
+/// The tables of shared blocks, and the turns of lookups.
 pub(crate) struct SharingState {
     shared_blocks: OnceLock<Arc<dyn SharedBlocks>>,
     locks: [Mutex<()>; LOCK_COUNT],
@@ -75,7 +75,7 @@ impl Default for SharingState {
 }
 
 impl SharingState {
-    /// What becomes of a block to which a pointer goes away.
+    /// Removes a reference to a block, and returns the result.
     pub(crate) fn release(&self, block: &Regular, txg: Txg) -> FreeOutcome {
         match self.shared_blocks.get() {
             Some(known) => known.release(block, txg),
@@ -86,8 +86,8 @@ impl SharingState {
 }
 
 impl Writer {
-    /// Tells who knows of shared blocks. Without one, deduplicated blocks are never given up, none
-    /// is deduplicated, and no block may be shared by clones.
+    /// Sets the tables of shared blocks. Without them, deduplicated blocks are never freed, none
+    /// is deduplicated, and no block may be cloned.
     pub fn set_shared_blocks(&self, shared: Arc<dyn SharedBlocks>) {
         let _ = self.sharing.shared_blocks.set(shared);
     }
@@ -97,7 +97,7 @@ impl Writer {
         self.sharing.shared_blocks.get().is_some_and(|known| known.add_reference(block, txg))
     }
 
-    /// Whether a block that is there already can be read, and has just these stored bytes.
+    /// Whether a stored block can be read, and has exactly these stored bytes.
     fn is_same_content(&self, block: &Regular, bytes: &[u8], zbookmark: Zbookmark) -> bool {
         self.reader().read_stored(block, zbookmark).is_ok_and(|stored| {
             let same = stored == bytes;
@@ -106,7 +106,7 @@ impl Writer {
         })
     }
 
-    /// Points to the block that is there already, or writes it so that others can.
+    /// Refers to the stored block, or writes it so that others can.
     pub(crate) fn write_dedup(
         &self,
         request: &WriteRequest<'_>,
@@ -128,7 +128,7 @@ impl Writer {
                 if !request.policy.verify || self.is_same_content(block, bytes, request.zbookmark) {
                     return Ok(());
                 }
-                // nobody is to point there after all
+                // the new reference is removed again
                 self.free(&Blkptr::Regular(Box::new(*block)), request.txg);
                 *block = own;
                 block.dedup = false;

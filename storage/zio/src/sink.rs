@@ -6,7 +6,7 @@ use units::{Level, Txg, Zbookmark};
 
 use crate::{Error, Key};
 
-/// Takes blocks and says where they went: the drives, or memory in their place.
+/// Takes blocks and returns their pointers: on drives, or in memory.
 pub trait Sink: Send + Sync {
     /// Stores the block and gives the pointer to it: a hole, the block within the pointer, or
     /// addresses.
@@ -16,8 +16,8 @@ pub trait Sink: Send + Sync {
     /// being equal) nothing had to be written.
     fn write(&self, request: &WriteRequest<'_>) -> Result<Blkptr, Error>;
 
-    /// Stores several blocks, and says of each where it went, in the same order: neighbours may go
-    /// out together.
+    /// Stores several blocks, and returns the pointer of each, in the same order: adjacent blocks
+    /// may be written together.
     fn write_many(&self, requests: &[WriteRequest<'_>]) -> Vec<Result<Blkptr, Error>> {
         requests.iter().map(|request| self.write(request)).collect()
     }
@@ -31,7 +31,7 @@ pub trait Sink: Send + Sync {
 pub struct WriteRequest<'a> {
     /// The content: as many bytes as the object sees (lsize, whole sectors).
     pub data: &'a [u8],
-    /// What the block is part of.
+    /// The type of its object.
     pub kind: ObjectType,
     /// Its height in the object's tree.
     pub level: Level,
@@ -41,10 +41,9 @@ pub struct WriteRequest<'a> {
     pub txg: Txg,
     /// How it is to be stored.
     pub policy: &'a WritePolicy,
-    /// What stood in its place until now. If this was written in the same txg, its room is used
-    /// again.
+    /// The block that it replaces. If that was written in the same txg, its space is reused.
     pub previous: &'a Blkptr,
-    /// Where it belongs, for errors.
+    /// Its address in the pool's tree, for errors.
     pub zbookmark: Zbookmark,
     /// The block is stored just as a raw stream brought it: `data` are its stored bytes.
     pub raw: Option<&'a RawBlock>,
@@ -65,7 +64,7 @@ pub struct RawBlock {
     pub mac: [u8; 16],
 }
 
-/// How blocks are to be stored: what the properties of a dataset come to for one kind of blocks.
+/// The policy of storing blocks: from the properties of a dataset, for one kind of blocks.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "features and properties, each on its own")]
 pub struct WritePolicy {
@@ -88,15 +87,15 @@ pub struct WritePolicy {
     pub embedded_data: bool,
     /// Zeros are stored as a hole.
     pub zeros_to_hole: bool,
-    /// Holes say when they came to be (feature `hole_birth`).
+    /// Holes have a birth txg (feature `hole_birth`).
     pub hole_birth: bool,
     /// The key of an encrypted dataset.
     pub key: Option<Key>,
     /// The dataset is encrypted, and its key is not needed: a raw stream brings its blocks and their MACs.
     pub keyless: bool,
-    /// Which drives it is meant for.
+    /// Its allocation class.
     pub class: Class,
-    /// Up to so many stored bytes it goes to the drives for metadata, while these have much room.
+    /// The most stored bytes with which it goes to the special class, while that has enough space.
     pub special_small_blocks: u32,
 }
 

@@ -1,20 +1,20 @@
-//! Drives that fail past redundancy while a group is written: whoever writes it may wait until they
-//! are back, and try again, so that nothing of the group is lost.
+//! Drives that fail past redundancy during a sync: the sync thread may wait until they
+//! are back, and try again, so that nothing of the txg is lost.
 //!
-//! Others are told at once. Who writes a group is known by its thread: what is below it does not
-//! know for whom it reads.
+//! Other threads get an error at once. The thread identifies the sync: lower crates do not
+//! know their caller.
 
 use std::cell::Cell;
 
 use crate::Error;
 
-/// Waits until drives that failed are worth another try.
+/// Waits until failed drives are worth another try.
 pub trait SuspendGate: Send + Sync + std::fmt::Debug {
     /// How many times everything was to be tried again so far.
     fn clear_count(&self) -> u64;
 
-    /// Returns when what failed is to be tried again; false: never. `tries` is what they were when it
-    /// was begun: if it has been told since, that holds for it.
+    /// Returns when the failed operation is to be tried again; false: never. `tries` is the count
+    /// when it began: if it increased since, the retry is at once.
     fn wait_for_clear(&self, error: &Error, tries: u64) -> bool;
 }
 
@@ -35,8 +35,8 @@ pub fn while_syncing<R>(writing: bool, work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Does something until it succeeds, fails for another reason than drives that are not there, or
-/// nobody has the patience.
+/// Repeats an operation until it succeeds, fails for another reason than missing drives, or
+/// the gate gives up waiting.
 pub(crate) fn retry_while_suspended<T>(
     patience: Option<&dyn SuspendGate>,
     mut work: impl FnMut() -> Result<T, Error>,

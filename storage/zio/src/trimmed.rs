@@ -1,8 +1,8 @@
 //! Blocks as caches hold them: without the zeros at their end.
 //!
-//! A new data set's array of dnodes is as tall as it can ever get, so that five indirect blocks of 128 KiB with one
-//! pointer each lead to its first block. Held as they are, they would take most of the memory of a pool with many
-//! small data sets.
+//! A new object set's array of dnodes is as tall as it can ever get, so that five indirect blocks
+//! of 128 KiB with one pointer each lead to its first block. In full they would take most of the
+//! memory of a pool with many small datasets.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use ondisk::Order;
 
 use crate::Block;
 
-/// Shorter blocks are held as they are.
+/// Shorter blocks are kept in full.
 const SHORTEST: usize = 16 << 10;
 /// A block is trimmed if no more than this part of it is left.
 const PART: usize = 8;
-/// What is left is a multiple of this, the size of a block pointer.
+/// The rest's length is a multiple of this, the size of a block pointer.
 const UNIT: usize = 128;
 
-/// A block, or what is left of it without the zeros at its end. Cheap to clone.
+/// A block without the zeros at its end. Cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Trimmed {
     /// It does not end with many zeros.
@@ -70,7 +70,7 @@ impl Trimmed {
         }
     }
 
-    /// Copies as much of the block's bytes as there is room for; returns how many the block has.
+    /// Copies as much of the block's bytes as fits; returns the block's length.
     pub fn copy_to(&self, into: &mut [u8]) -> usize {
         let count = self.length().min(into.len());
         let begin = self.begin();

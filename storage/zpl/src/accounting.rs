@@ -1,11 +1,11 @@
-//! What owners use: the tables of space and of objects by user, group and project are kept in step
-//! with the files of a group.
+//! Space accounting: keeps the tables of space and of objects by user, group and project in step
+//! with the files of a txg.
 //!
-//! A file counts for its owners with its bytes on the drives and a slot's 512 bytes for its dnode,
-//! and under `obj-` as one object. Whether it was counted is what its dnode's flags say; what is
-//! not a file (tables of the file system) has no owners.
+//! A file counts for its owners with its allocated bytes and a slot's 512 bytes for its dnode, and
+//! under `obj-` as one object. The flags of its dnode tell whether it was counted. Other objects
+//! (tables of the file system) have no owners.
 //!
-//! Where the attributes stand that say who they are, after the header of a bonus of attributes:
+//! A bonus of attributes has the owners at these offsets after its header:
 //!
 //! ```text
 //! offset  size  field
@@ -29,12 +29,12 @@ use zap::{NewZap, Zap};
 
 use crate::Result;
 
-/// Bytes of the dnode that a file counts with, whatever its dnode's size.
+/// Bytes of the dnode that a file is charged for, whatever its dnode's size.
 const DNODE_BYTES: u64 = 512;
 /// The flag of a file that has a project.
 const PROJID_FLAG: u64 = 1 << 47;
 
-/// What is counted, as the pool's features and its version allow.
+/// The kinds of accounting that the pool's features and version allow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccountingMode {
     /// Objects, too (userobj_accounting).
@@ -49,17 +49,17 @@ impl AccountingMode {
         Flags(Flags::SPACE_ACCOUNTED | if self.objects { Flags::OBJECT_ACCOUNTED } else { 0 })
     }
 
-    /// The flags of a file system all of whose files are.
+    /// The flags of a file system whose files are all counted.
     pub fn objset_flags(self) -> ondisk::objset::Flags {
         ondisk::objset::Flags::accounted(self.objects, self.projects)
     }
 }
 
-/// Who a file belongs to: user, group, project.
+/// The owners of a file: user, group, project.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct OwnerIds([u64; 3]);
 
-/// What a group changes in one table: bytes and objects of each owner.
+/// The changes of a txg to one table: bytes and objects of each owner.
 type UsageDeltas = BTreeMap<u64, [i64; 2]>;
 
 /// Takes what became of objects into the tables, within the group that wrote them. `random` stirs
@@ -116,13 +116,13 @@ fn count_dnode(dnode: &Dnode, sign: i64, deltas: &mut [UsageDeltas; 3]) {
     }
 }
 
-/// Whose a file is; nobody's if it is none.
+/// The owners of a file; none for other objects.
 fn owner_ids(dnode: &Dnode) -> Option<OwnerIds> {
     let word =
         |order, at: usize| Reader::new("attributes", dnode.bonus.get(at..)?, order).u64().ok();
     match dnode.bonus_kind {
         ObjectType::ZNODE => Some(OwnerIds([word(dnode.order, 128)?, word(dnode.order, 136)?, 0])),
-        // one whose attributes are not laid out yet
+        // one whose attribute layout does not exist yet
         ObjectType::SA if dnode.bonus.iter().take(4).all(|byte| *byte == 0) => {
             Some(OwnerIds([0; 3]))
         }

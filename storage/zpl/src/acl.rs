@@ -15,7 +15,7 @@ use crate::{Inode, Result};
 pub struct Nfs4Acl {
     /// Its entries in their order.
     pub entries: Vec<Ace>,
-    /// It says no more than the mode does.
+    /// The ACL is trivial: it equals the mode.
     pub is_trivial: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a file system says of a file besides its content.
+//! The attributes of a file.
 
 use dmu::Object;
 use ondisk::dnode::Dnode;
@@ -17,7 +17,7 @@ pub(crate) const MAX_FILE_SIZE: u64 = i64::MAX as u64;
 /// What a file system says of a file besides its content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZnodeAttributes {
-    /// What it is.
+    /// Its type.
     pub kind: FileType,
     /// Permissions with set-id and sticky bits: 12 bits.
     pub mode: u32,
@@ -74,7 +74,7 @@ impl ZnodeAttributes {
         self.kind == FileType::Directory
     }
 
-    /// Whether the NFSv4 ACL of the file allows what the mode allows, and nothing else.
+    /// Whether the NFSv4 ACL of the file is trivial: it allows exactly what the mode allows.
     pub fn has_trivial_acl(&self) -> bool {
         self.flags & flag::ACL_TRIVIAL != 0
     }
@@ -97,7 +97,7 @@ impl ZnodeAttributes {
         (self.group, self.gid) = (group, low_u32(group));
     }
 
-    /// Nothing yet, of a file that the log makes.
+    /// Empty attributes, of a file that the log creates.
     pub(crate) fn empty() -> Self {
         Self {
             kind: FileType::File,
@@ -167,7 +167,7 @@ impl ZnodeAttributes {
         let bonus = schema.parse_attributes(&dnode.bonus)?;
         let mut out = Self::empty();
         let found = out.read_sa(&bonus)?;
-        // what did not fit the bonus stands in the spill block
+        // attributes that do not fit the bonus are in the spill block
         if !(found.has_mode && found.has_optional)
             && let Some(block) = spill()?
         {
@@ -216,7 +216,7 @@ impl ZnodeAttributes {
     }
 }
 
-/// What a buffer had of that which may as well be in the other one.
+/// The attributes of a buffer that may also be in the other one.
 #[derive(Clone, Copy, Default)]
 struct SaPresence {
     has_mode: bool,
@@ -260,7 +260,7 @@ pub(crate) fn sa_bytes(
     Ok(spill.bytes(attribute)?.map(|bytes| (bytes.to_vec(), spill.order())))
 }
 
-/// What can be wrong with a file's attributes, before it is said of which file.
+/// An error in a file's attributes, before the file is added to it.
 #[derive(Debug)]
 pub(crate) enum AttributeError {
     Format(ondisk::Error),

@@ -1,4 +1,4 @@
-//! A new file system: what stands in an object set before the first file is made.
+//! A new file system: the object set's contents before the first file is created.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::sa_schema::SaSchema;
 use crate::sa_table::bonus_capacity;
 use crate::{CaseSensitivity, Result, sa_layouts};
 
-/// What a new file system is to be.
+/// The options of a new file system.
 #[derive(Clone, Debug)]
 pub struct FsCreateOptions {
-    /// Its version: 5, or an older one for systems that know no more.
+    /// Its version: 5, or an older one for older systems.
     pub version: u64,
     /// How names are compared.
     pub case: CaseSensitivity,
@@ -27,7 +27,7 @@ pub struct FsCreateOptions {
     pub normalization: u64,
     /// Names are UTF-8 and nothing else.
     pub utf8_only: bool,
-    /// Who owns the root directory: user and group.
+    /// The owner of the root directory: user and group.
     pub owner: (u32, u32),
     /// The time.
     pub now: Time,

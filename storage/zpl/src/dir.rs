@@ -1,7 +1,7 @@
 //! Directories: names looked up, names listed.
 //!
-//! A directory is a table from names to words: bits 0-47 the file's object, 60-63 its kind (0 in
-//! file systems of version 1: then the file is asked). `.` and `..` are not in it.
+//! A directory is a table from names to words: bits 0-47 the file's object, 60-63 its type (0 in
+//! file systems of version 1: then the file has it). `.` and `..` are not in it.
 
 use std::borrow::Cow;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -19,11 +19,11 @@ use crate::{CaseSensitivity, Error, Fs, Inode, Result, ZnodeAttributes};
 pub struct DirEntry {
     /// The name: any bytes but 0 and `/`.
     pub name: Vec<u8>,
-    /// What it names.
+    /// The file's inode number.
     pub object: ObjectId,
-    /// What that is.
+    /// The file's type.
     pub kind: FileType,
-    /// Where a later listing goes on behind this name.
+    /// The position after this name, for a later listing.
     pub cursor: DirCursor,
 }
 
@@ -42,16 +42,16 @@ pub(crate) const MAX_SHORT_NAME: usize = 255;
 /// The same where names may be long (the property longname).
 pub(crate) const MAX_LONG_NAME: usize = 1023;
 
-/// So many names of a directory that may change are shown at once.
+/// The most names of a changing directory that one step lists.
 const READDIR_BATCH: usize = 256;
 
-/// The word of an entry, as file systems of a version have it.
+/// The word of an entry in a file system of a version.
 pub(crate) fn encode_dirent(object: ObjectId, kind: FileType, version: u64) -> u64 {
     let kind = if version >= DIRENT_TYPE_VERSION { u64::from(kind.type_bits()) << 60 } else { 0 };
     object.get() | kind
 }
 
-/// The version from which on entries tell what they name.
+/// The version from which on entries have the file's type.
 const DIRENT_TYPE_VERSION: u64 = 2;
 
 /// The object and the kind in an entry's word; no kind in file systems of version 1.
@@ -96,8 +96,8 @@ impl Fs {
         Ok(Some(node))
     }
 
-    /// Shows the names in a directory to `visit`, in the table's order, until it says false; from
-    /// behind `from`, if that is given. `.` and `..` are not among them.
+    /// Calls `visit` with the names of a directory, in the table's order, until it returns false;
+    /// after `from`, if that is given. `.` and `..` are not among them.
     pub fn read_dir(
         &self,
         dir: &Inode,
@@ -109,7 +109,7 @@ impl Fs {
             return self.inner.read_dir(dir.id(), from, visit);
         }
         let mut from = from.cloned();
-        // who is shown a name may want to look at its file: by then nothing may be locked
+        // the visitor may look at the file: nothing may be locked by then
         loop {
             let entries = self.read_dir_batch(dir.id(), from.as_ref())?;
             let Some(last) = entries.last() else { return Ok(()) };
@@ -159,7 +159,7 @@ impl FsInner {
         Ok(self.lookup_stored_name(dir, name)?.map(|found| found.1))
     }
 
-    /// A name as it is stored, which may differ in case or form from the one asked for; and its
+    /// A stored name, which may differ in case or normal form from the requested one; and its
     /// object.
     pub(crate) fn lookup_stored_name(
         &self,
@@ -220,8 +220,8 @@ impl FsInner {
         }
     }
 
-    /// Whether there is room for a name as tables hash it and as it is compared: as much as for the
-    /// name itself. OpenZFS finds no other.
+    /// Whether the hashed form and the compared form of a name each fit the space for the name
+    /// itself. OpenZFS finds no other names.
     pub(crate) fn check_normalized_length(&self, name: &[u8]) -> Result<()> {
         if self.name_matching() == Matching::Exact {
             return Ok(());

@@ -1,8 +1,8 @@
-//! Why a file system could not answer.
+//! Errors of file systems.
 
 use units::{ObjectId, ObjsetId};
 
-/// Why a file system could not answer.
+/// The reason why an operation on a file system failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Blocks or objects could not be read.
@@ -35,7 +35,7 @@ pub enum Error {
         rule: &'static str,
     },
     /// The file system is of a version that is not known (Unsupported).
-    #[error("objset {objset}: file system version {version} is not known")]
+    #[error("objset {objset}: file system version {version} is not supported")]
     Version {
         /// The file system.
         objset: ObjsetId,
@@ -43,29 +43,29 @@ pub enum Error {
         version: u64,
     },
     /// The dataset holds no files.
-    #[error("objset {objset} is no file system")]
+    #[error("objset {objset} is not a file system")]
     NotFilesystem {
         /// The object set.
         objset: ObjsetId,
     },
-    /// A name was looked up, or listed, in something that is no directory.
-    #[error("objset {objset} object {object} is no directory")]
+    /// A name was looked up, or listed, in an object that is not a directory.
+    #[error("objset {objset} object {object} is not a directory")]
     NotDirectory {
         /// The file system.
         objset: ObjsetId,
         /// The file.
         object: ObjectId,
     },
-    /// The target was asked of something that is no symbolic link.
-    #[error("objset {objset} object {object} is no symbolic link")]
+    /// The target of an object that is not a symbolic link was requested.
+    #[error("objset {objset} object {object} is not a symbolic link")]
     NotSymlink {
         /// The file system.
         objset: ObjsetId,
         /// The file.
         object: ObjectId,
     },
-    /// The range may have been left out when the dataset was sent: it is redacted, and on disk that
-    /// cannot be told from a hole. To give zeros would be a guess.
+    /// The range may be redacted, and on disk that looks like a hole. Returning zeros could return
+    /// wrong data.
     #[error("objset {objset} object {object}: byte {offset} was redacted, or lies in a hole")]
     Redacted {
         /// The file system.
@@ -76,7 +76,7 @@ pub enum Error {
         offset: u64,
     },
     /// The file is not there (any more).
-    #[error("objset {objset} object {object} is not there")]
+    #[error("objset {objset} object {object} does not exist")]
     NotFound {
         /// The file system.
         objset: ObjsetId,
@@ -98,23 +98,23 @@ pub enum Error {
         object: ObjectId,
     },
     /// A name that was to be new is taken.
-    #[error("objset {objset} directory {object}: the name is taken")]
+    #[error("objset {objset} directory {object}: the name exists already")]
     Exists {
         /// The file system.
         objset: ObjsetId,
-        /// The directory, or the file whose attribute it is.
+        /// The directory, or the file with the attribute.
         object: ObjectId,
     },
-    /// There is no such name.
-    #[error("objset {objset} directory {object}: there is no such name")]
+    /// The name does not exist.
+    #[error("objset {objset} directory {object}: the name does not exist")]
     NoEntry {
         /// The file system.
         objset: ObjsetId,
         /// The directory.
         object: ObjectId,
     },
-    /// There is no such extended attribute.
-    #[error("objset {objset} object {object}: there is no such extended attribute")]
+    /// The extended attribute does not exist.
+    #[error("objset {objset} object {object}: the extended attribute does not exist")]
     NoXattr {
         /// The file system.
         objset: ObjsetId,
@@ -129,7 +129,7 @@ pub enum Error {
         /// The directory.
         object: ObjectId,
     },
-    /// What was asked is not for directories.
+    /// The operation is not for directories.
     #[error("objset {objset} object {object} is a directory")]
     IsDirectory {
         /// The file system.
@@ -137,7 +137,7 @@ pub enum Error {
         /// The directory.
         object: ObjectId,
     },
-    /// The flags of a file, or what it is, forbid the change.
+    /// The flags of a file, or its type, forbid the change.
     #[error("objset {objset} object {object}: {rule}")]
     NotPermitted {
         /// The file system.
@@ -147,7 +147,7 @@ pub enum Error {
         /// Why not, as words.
         rule: &'static str,
     },
-    /// What was asked makes no sense of this file.
+    /// The operation is invalid for this file.
     #[error("objset {objset} object {object}: {rule}")]
     Invalid {
         /// The file system.
@@ -175,7 +175,7 @@ pub enum Error {
         /// The most bytes of a name.
         max_len: usize,
     },
-    /// A name becomes longer than there is room for where it is compared: normalized, in upper case.
+    /// The compared form of a name (normalized, in upper case) is too long.
     #[error(
         "objset {objset}: a name has at most {max_len} bytes as it is compared here (see the \
          properties normalization and casesensitivity)"
@@ -201,7 +201,7 @@ pub enum Error {
         object: ObjectId,
     },
     /// A file would become larger than any may be, or a value longer.
-    #[error("objset {objset} object {object}: it would become too large")]
+    #[error("objset {objset} object {object}: the file would become too large")]
     TooLarge {
         /// The file system.
         objset: ObjsetId,
@@ -215,13 +215,13 @@ pub enum Error {
         objset: ObjsetId,
     },
     /// A quota is used up.
-    #[error("objset {objset}: a quota is used up")]
+    #[error("objset {objset}: a quota is exceeded")]
     OverQuota {
         /// The file system.
         objset: ObjsetId,
     },
     /// The pool takes no changes any more: it is suspended or on its way out.
-    #[error("objset {objset}: the pool takes no changes now")]
+    #[error("objset {objset}: the pool accepts no changes now")]
     Stopped {
         /// The file system.
         objset: ObjsetId,

@@ -18,7 +18,7 @@ use crate::sa_schema::SaSchema;
 use crate::zap_cache::ZapCache;
 use crate::{Error, Inode, MasterNode, Result, ZnodeAttributes};
 
-/// What a caller wants to see. The default shows everything that is stored.
+/// Options of a reader. The default shows everything that is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FsOptions {
     /// Show POSIX ACLs among the extended attributes (the dataset's property `acltype=posix`).
@@ -26,7 +26,7 @@ pub struct FsOptions {
     /// Show extended attributes of users (the dataset's property `xattr` is not `off`).
     pub user_xattrs: bool,
     /// The dataset was received redacted (its property `redact_snaps` is set): holes in files are
-    /// errors, as what was left out looks the same.
+    /// errors, because redacted ranges look the same.
     pub is_redacted: bool,
     /// The largest block that files get (the dataset's property `recordsize`), bytes.
     pub record_size: u32,
@@ -44,12 +44,12 @@ pub struct Fs {
     pub(crate) inner: Arc<FsInner>,
 }
 
-/// What all clones of a file system share.
+/// The state that all clones of a file system share.
 pub(crate) struct FsInner {
     pub(crate) objset: Objset,
     pub(crate) master: MasterNode,
     pub(crate) schema: Arc<SaSchema>,
-    /// The options as of the opening; [`FsInner::options`] has those of now.
+    /// The options at the opening; [`FsInner::options`] has the present ones.
     pub(crate) options: FsOptions,
     shows_posix_acls: AtomicBool,
     shows_user_xattrs: AtomicBool,
@@ -97,12 +97,12 @@ impl Fs {
         &self.inner.objset
     }
 
-    /// What the master node says.
+    /// The content of the master node.
     pub fn master(&self) -> &MasterNode {
         &self.inner.master
     }
 
-    /// What the caller wants to see.
+    /// The options of the reader.
     pub fn options(&self) -> FsOptions {
         self.inner.options()
     }
@@ -123,14 +123,13 @@ impl Fs {
         Inode::open(self.clone(), id)
     }
 
-    /// What there is to know of a file by its number: cheaper than opening it.
+    /// The attributes of a file by its number: cheaper than opening it.
     pub fn attributes(&self, id: ObjectId) -> Result<ZnodeAttributes> {
         let _guard = self.inner.read_lock(id);
         self.inner.attributes(id)
     }
 
-    /// Files that were removed while they were open and still take space, streamed to `visit`
-    /// until it says false.
+    /// Unlinked files that were open and still use space: calls `visit` until it returns false.
     pub fn for_each_unlinked(&self, visit: &mut dyn FnMut(ObjectId) -> bool) -> Result<()> {
         let table = self.inner.master.unlinked_set;
         if !table.exists() {
@@ -169,11 +168,11 @@ impl Fs {
     }
 }
 
-/// The table of domains is small; a damaged size must not ask for all memory.
+/// The table of domains is small; a damaged size must not claim all memory.
 const MAX_FUID_TABLE: u64 = 16 << 20;
 
 impl FsInner {
-    /// The options with what a change of a property made of them.
+    /// The options with the present values of the properties.
     pub(crate) fn options(&self) -> FsOptions {
         FsOptions {
             posix_acls: self.shows_posix_acls.load(Ordering::Relaxed),
@@ -182,7 +181,7 @@ impl FsInner {
         }
     }
 
-    /// Says of which file a fault is.
+    /// Adds the file to an error.
     pub(crate) fn attribute_error(&self, object: ObjectId, fault: AttributeError) -> Error {
         let objset = self.objset.id();
         match fault {
@@ -210,7 +209,7 @@ impl FsInner {
         self.zap_cache.get_or_open(dir, || Ok(Zap::open(self.objset.object(dir)?)?))
     }
 
-    /// Keeps a file of a live object set as it is. Nobody takes two.
+    /// Locks a file of a live object set against changes. A thread never locks two.
     pub(crate) fn read_lock(&self, id: ObjectId) -> Option<RwLockReadGuard<'_, ()>> {
         if self.objset.is_writable() { self.locks.read(id) } else { None }
     }

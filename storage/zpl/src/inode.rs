@@ -19,7 +19,7 @@ use crate::{Error, Fs, Result, ZnodeAttributes};
 pub struct Inode {
     fs: Fs,
     id: ObjectId,
-    /// What the dataset has; `None` where the log made the file.
+    /// The dataset's object; `None` if the log created the file.
     object: Option<Object>,
     attributes: ZnodeAttributes,
 }
@@ -34,7 +34,7 @@ impl Inode {
         Self::load_locked(fs, id)
     }
 
-    /// The same of a file that nobody can change now.
+    /// The same of a file that cannot change now.
     fn load_locked(fs: Fs, id: ObjectId) -> Result<Self> {
         let inner = &*fs.inner;
         if let Some(change) = inner.log_overlay.get(id) {
@@ -52,7 +52,7 @@ impl Inode {
         Ok(Self { fs, id, object: Some(object), attributes })
     }
 
-    /// Shows the file as it is now to `look`; in a live file system nobody changes it meanwhile.
+    /// Passes the file's present state to `look`; in a live file system it is locked meanwhile.
     pub(crate) fn with_current<T>(&self, look: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let guard = self.fs.inner.read_lock(self.id);
         match guard {
@@ -71,23 +71,23 @@ impl Inode {
         &self.fs
     }
 
-    /// Its number: the inode.
+    /// The inode number.
     pub fn id(&self) -> ObjectId {
         self.id
     }
 
-    /// What there is to know of it: of a live file system, when this was opened.
+    /// Its attributes: of a live file system, at the time of the opening.
     pub fn attributes(&self) -> &ZnodeAttributes {
         &self.attributes
     }
 
-    /// What the dataset has of it; `None` where the intent log made the file.
+    /// The dataset's object; `None` if the intent log created the file.
     pub fn object(&self) -> Option<&Object> {
         self.object.as_ref()
     }
 
-    /// Whether [`Inode::object`] is not the whole truth: the intent log laid content over what the
-    /// dataset has, or holes may be what was redacted.
+    /// Whether [`Inode::object`] does not show the present content: the intent log has content over
+    /// it, or holes may be redacted ranges.
     pub fn is_overlaid(&self) -> bool {
         self.fs.inner.options.is_redacted
             || self.overlay().is_some_and(|change| !change.extents.is_empty())
@@ -105,7 +105,7 @@ impl Inode {
         self.attribute_error(AttributeError::Rule(rule))
     }
 
-    /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
+    /// Reads from byte `offset` on; returns the number of bytes, less than requested at the end.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         self.with_current(|node| node.read_locked(offset, into))
     }
@@ -132,7 +132,7 @@ impl Inode {
         Ok(())
     }
 
-    /// In a redacted dataset, what was left out must not pass for zeros.
+    /// In a redacted dataset, redacted ranges must not read as zeros.
     fn check_not_redacted(&self, object: &Object, offset: u64, length: usize) -> Result<()> {
         let inner = &self.fs.inner;
         if !inner.options.is_redacted || self.attributes.kind != FileType::File || length == 0 {
@@ -145,7 +145,7 @@ impl Inode {
         Err(Error::Redacted { objset: inner.objset.id(), object: self.id, offset: hole })
     }
 
-    /// Reads what the log laid over the content, and the content where it did not.
+    /// Reads the log's content, and the dataset's where the log has none.
     fn read_overlaid(&self, change: &FileOverlay, offset: u64, into: &mut [u8]) -> Result<()> {
         let end = offset + units::to_u64(into.len());
         let (mut at, mut rest) = (offset, into);

@@ -1,11 +1,11 @@
 //! Files and directories on a dataset.
 //!
-//! [`Fs`] opens an object set that holds files; [`Inode`] is one of them. Everything is read where
-//! it is asked for: attributes from the bonus buffer, names from the directory's table, content
-//! by range. What an intent log still promises can be laid over it in memory ([`Fs::open`]).
+//! [`Fs`] opens an object set that holds files; [`Inode`] is one of them. Everything is read on
+//! demand: attributes from the bonus buffer, names from the directory's table, content
+//! by range. Unreplayed records of an intent log can be applied in memory ([`Fs::open`]).
 //!
-//! [`create_fs`] makes the content of a new file system; a [`FsWriter`] changes the files of one whose
-//! object set is live.
+//! [`create_fs`] makes the content of a new file system; a [`FsWriter`] changes the files of a live
+//! object set.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -50,5 +50,5 @@ pub use transactions::{LogRecord, SpaceNeed, Transactions};
 pub use writer::{AtimeMode, CreatedInode, FsWriter, RewrittenRange, WriteSettings, is_repeatable};
 pub use xattr::Xattr;
 
-/// What asking a file system gives.
+/// The result of an operation on a file system.
 pub type Result<T> = std::result::Result<T, Error>;

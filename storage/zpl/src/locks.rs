@@ -1,8 +1,8 @@
-//! Who may change which file now.
+//! Locks against concurrent changes of files.
 //!
 //! Every operation that changes files locks them first and begins its transaction then, so that
-//! changes of one file never run backwards in txgs. Locks are stripes by object number: several
-//! are always taken in the stripes' order. Two more locks are for what belongs to no one file: the
+//! the txgs of one file's changes never decrease. Locks are stripes by object number; several
+//! are always locked in the stripes' order. Two more locks belong to no single file: the
 //! shape of the tree (directories that move elsewhere) and the set of unlinked files. Order:
 //!
 //! ```text
@@ -56,7 +56,7 @@ impl FileLocks {
     }
 }
 
-/// Neighbours go to different stripes.
+/// Neighbouring numbers use different stripes.
 fn stripe_of(id: ObjectId) -> usize {
     units::to_usize(id.get()) % STRIPES
 }

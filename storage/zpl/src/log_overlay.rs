@@ -1,4 +1,4 @@
-//! What a replayed intent log makes of a file system, in memory, over a base that stays as it is.
+//! The changes of an intent log, applied to a file system in memory; the base stays unchanged.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -19,9 +19,9 @@ pub(crate) struct LogOverlay {
 /// One file as the log leaves it.
 #[derive(Debug)]
 pub(crate) struct FileOverlay {
-    /// Its attributes, all of them.
+    /// All its attributes.
     pub(crate) attributes: ZnodeAttributes,
-    /// The log made it: nothing of what the dataset may have under this number shows.
+    /// The log created it: an older object of this number in the dataset is hidden.
     pub(crate) is_new: bool,
     /// It lost its last name.
     pub(crate) is_removed: bool,
@@ -39,7 +39,7 @@ pub(crate) struct FileOverlay {
     pub(crate) acl: Option<Vec<Ace>>,
 }
 
-/// What became of the names in a directory.
+/// The changes to the names in a directory.
 #[derive(Debug, Default)]
 pub(crate) struct DirOverlay {
     /// Names of the base that no longer show.
@@ -48,8 +48,8 @@ pub(crate) struct DirOverlay {
     pub(crate) added: BTreeMap<Vec<u8>, (ObjectId, FileType)>,
 }
 
-/// The size of a file's blocks, which grows while there is but one. What is written takes whole blocks:
-/// holes begin and end between them.
+/// The size of a file's blocks, which grows while there is only one. Written records cover whole
+/// blocks: holes begin and end between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockLayout {
     size: u32,
@@ -57,7 +57,7 @@ pub(crate) struct BlockLayout {
 }
 
 impl BlockLayout {
-    /// Those of a file that was just made.
+    /// Those of a new file.
     const NEW: Self = Self { size: 512, is_single: true };
 
     fn from_object(object: &Object) -> Self {
@@ -92,7 +92,7 @@ impl BlockLayout {
 }
 
 impl FileOverlay {
-    /// A file as the dataset has it (or, without an object, as the log makes it), before any change.
+    /// A file in the dataset (or without an object, as the log creates it), before any change.
     pub(crate) fn new(attributes: ZnodeAttributes, object: Option<&Object>) -> Self {
         Self {
             attributes,

@@ -29,7 +29,7 @@ impl CaseSensitivity {
     }
 }
 
-/// What the master node says of the whole file system. Objects that do not exist are 0.
+/// The content of the master node. Objects that do not exist are 0.
 #[derive(Clone, Debug, Default)]
 pub struct MasterNode {
     /// The version of the file system, 1 to 5.

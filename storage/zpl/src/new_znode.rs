@@ -18,7 +18,7 @@ pub(crate) const SA_VERSION: u64 = 5;
 /// The version from which on owners have domains, and ACLs entries of their own size.
 pub(crate) const FUID_VERSION: u64 = 3;
 
-/// What is known of something new before its transaction begins.
+/// The facts about a new file before its transaction begins.
 #[derive(Clone, Debug)]
 pub(crate) struct NewZnode {
     /// Type and permissions.
@@ -30,7 +30,7 @@ pub(crate) struct NewZnode {
     pub(crate) nlink: u64,
     /// Flags besides those that every new file has.
     pub(crate) flags: u64,
-    /// Its project, if it is of a kind that has one.
+    /// Its project, if its type has one.
     pub(crate) project_id: Option<u64>,
     pub(crate) rdev: u64,
     /// Of a symbolic link: where it points.
@@ -54,7 +54,7 @@ impl NewZnode {
         }
     }
 
-    /// What it is.
+    /// Its type.
     pub(crate) fn kind(&self) -> FileType {
         FileType::from_mode(self.mode)
     }
@@ -138,7 +138,7 @@ impl NewZnode {
 pub(crate) const TIME_ATTRIBUTES: [Attribute; 4] =
     [Attribute::Atime, Attribute::Mtime, Attribute::Ctime, Attribute::Crtime];
 
-/// An ACL as a legacy znode has it. What a mode says always fits.
+/// An ACL in the form of a legacy znode. A trivial ACL always fits.
 pub(crate) fn to_legacy_acl(version: u64, entries: &[Ace]) -> ZnodeAcl {
     let is_new = version >= FUID_VERSION;
     let bytes = if is_new { acl::encode(entries) } else { acl::encode_old(entries) };

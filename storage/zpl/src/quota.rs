@@ -1,8 +1,8 @@
-//! What the owners of files may use.
+//! Quotas of the owners of files.
 //!
-//! Six tables of the master node say it, by the owner's number in hexadecimal: bytes and objects
-//! for users, groups and projects. What is used is counted when a group is written (`account.rs`),
-//! so that a limit can be passed by what is written until then; OpenZFS has it the same.
+//! Six tables of the master node have them, by the owner's number in hexadecimal: bytes and objects
+//! for users, groups and projects. Usage is counted when a txg is synced (`accounting.rs`),
+//! so a quota can be exceeded by the data written until then, as in OpenZFS.
 //!
 //! Learnt from: `zdb -ddddd`, `zfs userspace`. Proved by: the tests of `engine`.
 
@@ -14,7 +14,7 @@ use zap::{NewZap, Zap};
 
 use crate::{MasterNode, Result};
 
-/// What an owner is.
+/// The kind of an owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QuotaOwner {
     /// A user, by number.
@@ -25,17 +25,17 @@ pub enum QuotaOwner {
     Project(u64),
 }
 
-/// What an owner may use.
+/// A quota.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QuotaLimit {
-    /// So many bytes; 0: as many as there are.
+    /// A limit in bytes; 0: none.
     Bytes(u64),
-    /// So many objects; 0: as many as there are.
+    /// A limit in objects; 0: none.
     Objects(u64),
 }
 
-/// The tables of the master node in which limits of bytes and of objects stand, and where it is
-/// told what is used.
+/// The tables of the master node with the limits of bytes and of objects, and the object with the
+/// usage.
 const QUOTA_TABLES: [(&str, &str, SpecialObject); 3] = [
     ("userquota@", "userobjquota@", SpecialObject::UserUsed),
     ("groupquota@", "groupobjquota@", SpecialObject::GroupUsed),
@@ -43,7 +43,7 @@ const QUOTA_TABLES: [(&str, &str, SpecialObject); 3] = [
 ];
 
 impl QuotaOwner {
-    /// Where its limits stand and what it uses is told, and its number.
+    /// The objects with its limits and its usage, and its number.
     fn quota_tables(self) -> ((&'static str, &'static str, SpecialObject), u64) {
         let [users, groups, projects] = QUOTA_TABLES;
         match self {
@@ -86,7 +86,7 @@ pub fn set_quota(
     Ok(())
 }
 
-/// What an owner may use, in bytes or in objects; 0: as much as there is.
+/// An owner's limit, in bytes or in objects; 0: none.
 pub fn read_quota(objset: &Objset, owner: QuotaOwner, objects: bool) -> Result<u64> {
     let ((of_bytes, of_objects, _), id) = owner.quota_tables();
     let master = Zap::open(objset.object(crate::master_node::MASTER_NODE)?)?;
@@ -96,7 +96,7 @@ pub fn read_quota(objset: &Objset, owner: QuotaOwner, objects: bool) -> Result<u
     Ok(table.lookup_u64(format!("{id:x}").as_bytes())?.unwrap_or(0))
 }
 
-/// What an owner uses as of the last group that was written, in bytes or in objects.
+/// An owner's usage as of the last synced txg, in bytes or in objects.
 pub fn read_usage(objset: &Objset, owner: QuotaOwner, objects: bool) -> Result<u64> {
     let ((_, _, which), id) = owner.quota_tables();
     let Some(used) = objset.special_object(which).map(Zap::open).transpose()? else { return Ok(0) };
@@ -117,8 +117,8 @@ pub fn has_quotas(objset: &Objset) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether there are files without a name, which still take room: somebody has them open, or they are
-/// on their way out.
+/// Whether there are files without a name, which still use space: they are open, or are being
+/// freed.
 pub fn has_unlinked_files(objset: &Objset) -> Result<bool> {
     let table = MasterNode::read(objset)?.unlinked_set;
     if !table.exists() {
@@ -127,8 +127,8 @@ pub fn has_unlinked_files(objset: &Objset) -> Result<bool> {
     Ok(Zap::open(objset.object(table)?)?.entries().next().transpose()?.is_some())
 }
 
-/// Whether one of these owners (user, group, project) has used up what they may. `objects`: whether
-/// they are to have one file more.
+/// Whether one of these owners (user, group, project) has reached its quota. `objects`: whether one
+/// more file is to be created.
 pub fn is_over_quota(objset: &Objset, owners: [Option<u64>; 3], objects: bool) -> Result<bool> {
     let master = Zap::open(objset.object(crate::master_node::MASTER_NODE)?)?;
     for ((of_bytes, of_objects, which), owner) in QUOTA_TABLES.into_iter().zip(owners) {

@@ -1,9 +1,8 @@
 //! The intent log laid over a file system in memory, as an import would replay it on disk.
 //!
-//! Where OpenZFS sets a time to that of the replay, this keeps what was there: there is no clock
-//! here. What it does with a record that it cannot apply is what this does: it stops there. But where an
-//! attribute is to be removed that is not there (one that was kept in a directory), OpenZFS 2.3 stops, and
-//! this goes on.
+//! OpenZFS sets some times to the time of the replay; this replay keeps the old ones, because it
+//! has no clock. Both stop at a record that cannot be applied. One exception: for the removal of a
+//! missing attribute (one in the attribute directory) OpenZFS 2.3 stops, and this replay continues.
 
 mod names;
 #[cfg(test)]
@@ -24,7 +23,7 @@ use crate::fs::FsInner;
 use crate::log_overlay::FileOverlay;
 use crate::{Error, Result};
 
-/// What came of a log.
+/// The result of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct ReplaySummary {
     /// How many records were applied.
@@ -39,7 +38,7 @@ pub struct ReplaySummary {
 pub(crate) fn apply_log(inner: &mut FsInner, log: &mut LogReader) -> ReplaySummary {
     let mut out = ReplaySummary::default();
     for entry in &mut *log {
-        let Ok(entry) = entry else { break }; // the stop tells it
+        let Ok(entry) = entry else { break }; // the stop reports it
         if let Err(why) = inner.apply_record(&entry.record, entry.block.as_ref()) {
             out.failed_record = Some((entry.record.seq, why));
             return out;
@@ -50,9 +49,9 @@ pub(crate) fn apply_log(inner: &mut FsInner, log: &mut LogReader) -> ReplaySumma
     out
 }
 
-/// What a record is nothing without. What is done to a file is written in any order, and the file
-/// may be gone by the end of the log. Names in a directory that is gone are extended attributes of a
-/// file that was open when it was removed: OpenZFS does not log them, we did once.
+/// The object that a record needs. Changes of a file are in any order, and the file may be gone at
+/// the end of the log. Names in a missing directory are extended attributes of a file that was
+/// unlinked while open: OpenZFS does not log them, older versions of Poolhouse did.
 pub(crate) fn required_object(body: &Body) -> Option<ObjectId> {
     match body {
         Body::Create(create) => Some(create.dir),
@@ -122,7 +121,7 @@ impl FsInner {
         }
     }
 
-    /// Whether a file is there, as the log leaves it so far.
+    /// Whether a file exists at this point of the log.
     fn file_exists(&self, id: ObjectId) -> Result<bool> {
         if let Some(change) = self.log_overlay.get(id) {
             return Ok(!change.is_removed);
@@ -166,8 +165,9 @@ impl FsInner {
                 ExtentContent::Block { pointer, skip: 0 },
             );
             change.block_layout.write_to(block_end, record_size);
-            // a block is written whole. OpenZFS cuts the file after what was meant only where that
-            // made it longer: a block that reaches beyond the end of the file leaves it longer
+            // a whole block is written. OpenZFS truncates the file after the written range only if
+            // the record made it longer: a block that reaches beyond the end of the file leaves it
+            // longer
             let is_longer = change.attributes.size < end;
             change.extend_size(if is_longer { end } else { block_end });
         } else {

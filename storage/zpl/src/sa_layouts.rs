@@ -12,8 +12,8 @@ use crate::{Error, Result};
 
 /// Adds the layout of these values, and the registry if there is none; gives its number.
 ///
-/// Nobody uses a layout before it stands in the table within a transaction; so who finds it
-/// begins a transaction that is not before that one.
+/// A layout is used only after a transaction has put it in the table; so the user's transaction
+/// is not before that one.
 pub(crate) fn add_layout(
     objset: &Objset,
     schema: &SaSchema,
@@ -29,7 +29,7 @@ pub(crate) fn add_layout(
     add_layout_locked(objset, schema, &mut tables, salt, &tx, values)
 }
 
-/// The same within a transaction that has begun, while nobody else uses the file system.
+/// The same within a running transaction, while the file system has no other user.
 pub(crate) fn add_layout_in_tx(
     objset: &Objset,
     schema: &SaSchema,
@@ -72,7 +72,7 @@ fn add_layout_locked(
     Ok(number)
 }
 
-/// Writes what the registry lacks.
+/// Writes the missing entries of the registry.
 fn write_registry(objset: &Objset, tables: &mut SaObjects, salt: u64, tx: &Tx) -> Result<()> {
     if tables.unregistered.is_empty() {
         return Ok(());

@@ -46,7 +46,7 @@ pub(crate) struct SaObjects {
 }
 
 impl SaSchema {
-    /// A dataset's whose tables are empty.
+    /// The schema of a dataset with empty tables.
     pub(crate) fn empty(version: u64, master: ObjectId) -> Self {
         let new = (0..).zip(Attribute::ALL).map(|(at, one)| (*one, one.registration(at))).collect();
         Self::new(
@@ -66,7 +66,7 @@ impl SaSchema {
         schema
     }
 
-    /// Reads the two tables that the object names; none if there is no such object.
+    /// Reads the two tables that the object names; none if the object does not exist.
     pub(crate) fn read(objset: &Objset, version: u64, master: ObjectId) -> Result<Self> {
         if !master.exists() {
             return Ok(Self::empty(version, master));
@@ -118,7 +118,7 @@ impl SaSchema {
         }
     }
 
-    /// What the dataset's registry says, or will say, of an attribute.
+    /// The present or future registry entry of an attribute.
     pub(crate) fn registered(&self, attribute: Attribute) -> Registration {
         let number = self.registry.number(attribute).unwrap_or(attribute as u16);
         self.registry.registration(number).unwrap_or(attribute.registration(number))
@@ -166,7 +166,7 @@ impl SaSchema {
         }
     }
 
-    /// The attributes in a bonus buffer of whatever kind, in a block of that order.
+    /// The attributes in a bonus buffer of any kind, in a block of that byte order.
     pub(crate) fn parse_bonus<'a>(
         &'a self,
         kind: ObjectType,

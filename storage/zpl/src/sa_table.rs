@@ -24,7 +24,7 @@ use crate::{Result, ZnodeAttributes};
 /// The largest spill block.
 const MAX_SPILL: usize = 128 << 10;
 
-/// What every file has, and how long it is.
+/// The attributes of every file, and their lengths.
 const REQUIRED_ATTRIBUTES: [(Attribute, usize); 12] = [
     (Attribute::Mode, 8),
     (Attribute::Size, 8),
@@ -44,10 +44,10 @@ const REQUIRED_ATTRIBUTES: [(Attribute, usize); 12] = [
 #[derive(Clone, Debug)]
 pub(crate) struct SaTable {
     schema: Arc<SaSchema>,
-    /// What the bonus is: SA, or a legacy znode.
+    /// The kind of the bonus: SA, or a legacy znode.
     bonus_kind: ObjectType,
     values: Vec<Value>,
-    /// What stands behind a legacy znode.
+    /// The bytes after a legacy znode.
     znode_tail: Vec<u8>,
     /// Bytes that the bonus may have.
     bonus_capacity: usize,
@@ -59,14 +59,14 @@ pub(crate) struct SaTable {
     stored_spill: Vec<u8>,
 }
 
-/// Bytes of bonus that a dnode of so many slots can have beside so many pointers.
+/// The most bonus bytes in a dnode with these numbers of slots and pointers.
 pub(crate) fn bonus_capacity(slots: u8, pointers: usize) -> usize {
     let all = (usize::from(slots) * Dnode::SLOT) - Dnode::CORE;
     all - (pointers * Blkptr::SIZE)
 }
 
 impl SaTable {
-    /// Of a file that is to be made with a dnode of so many slots.
+    /// The attributes of a new file with a dnode of this many slots.
     pub(crate) fn new(schema: &Arc<SaSchema>, bonus_kind: ObjectType, slots: u8) -> Self {
         let schema = Arc::clone(schema);
         let bonus_capacity = bonus_capacity(slots, 1);
@@ -122,7 +122,7 @@ impl SaTable {
         Self { values: values.collect(), ..Self::new(schema, ObjectType::ZNODE, 1) }
     }
 
-    /// What an object has.
+    /// The attributes of an object.
     pub(crate) fn load(
         object: &Object,
         schema: &Arc<SaSchema>,
@@ -167,7 +167,7 @@ impl SaTable {
         units::narrow::<u8>(bytes / Dnode::SLOT)
     }
 
-    /// Whether so many bytes have room behind a legacy znode.
+    /// Whether this many bytes fit after a legacy znode.
     pub(crate) fn fits_in_tail(&self, bytes: usize) -> bool {
         Znode::SIZE + bytes <= self.bonus_capacity
     }
@@ -179,7 +179,7 @@ impl SaTable {
         Some(ObjectId::new(word)).filter(|object| object.exists())
     }
 
-    /// What the bonus is made of.
+    /// The type of the bonus.
     pub(crate) fn bonus_kind(&self) -> ObjectType {
         self.bonus_kind
     }
@@ -240,7 +240,7 @@ impl SaTable {
         self.set_bytes(attribute, [seconds.to_le_bytes(), rest.to_le_bytes()].as_flattened())
     }
 
-    /// The same as [`SaTable::set`]; what has the same length is written where it is.
+    /// The same as [`SaTable::set`]; a value of the same length is written in place.
     fn set_bytes(&mut self, attribute: Attribute, bytes: &[u8]) -> bool {
         let known = self.values.iter_mut().find(|value| value.attribute == Some(attribute));
         match known.filter(|value| value.bytes.len() == bytes.len()) {
@@ -272,7 +272,7 @@ impl SaTable {
         self.layouts = None;
     }
 
-    /// What stands behind a legacy znode.
+    /// The bytes after a legacy znode.
     pub(crate) fn set_znode_tail(&mut self, tail: Vec<u8>) {
         self.znode_tail = tail;
     }
@@ -285,7 +285,7 @@ impl SaTable {
         longest <= Some(u16::MAX.into()) && all <= MAX_SPILL - 512
     }
 
-    /// Finds the layouts; those that the dataset has none of are made by `add`.
+    /// Finds the layouts; `add` creates those that the dataset does not have.
     pub(crate) fn resolve_layouts(
         &mut self,
         add: &mut dyn FnMut(&[Value]) -> Result<u16>,
@@ -346,7 +346,7 @@ impl SaTable {
         Ok(())
     }
 
-    /// Its content changed.
+    /// Marks its content as changed.
     pub(crate) fn touch_mtime(&mut self, now: Time) {
         self.set_time(Attribute::Mtime, now);
         self.touch_with_flags(now, flag::ARCHIVE | flag::AV_MODIFIED);
@@ -376,7 +376,7 @@ impl SaTable {
         self.set_word(attribute, sum);
     }
 
-    /// What file it is.
+    /// The identity of the file, for errors.
     pub(crate) fn file_type(&self) -> FileType {
         FileType::from_type_bits((self.word(Attribute::Mode) >> 12 & 0xf) as u8)
     }

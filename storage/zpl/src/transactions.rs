@@ -1,4 +1,4 @@
-//! What operations that change files want from whoever owns the pool.
+//! The interface between operations that change files and the pool's owner.
 
 use dmu::Objset;
 use ondisk::zil::Body;
@@ -7,35 +7,35 @@ use units::ObjectId;
 
 use crate::Result;
 
-/// What an operation may take at most.
+/// The most space that an operation may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SpaceNeed {
     /// Bytes of content and of metadata.
     pub bytes: u64,
-    /// They come in blocks of so many bytes; 0: in blocks of any size.
+    /// The block size of the data; 0: blocks of any size.
     pub block_size: u64,
-    /// Bytes of blocks that are there already: they count for quotas, and take no space.
+    /// Bytes of existing blocks: they count for quotas, and use no new space.
     pub cloned_bytes: u64,
     /// Objects.
     pub objects: u64,
     /// In the end there will be more space than before: must go through on a full pool.
     pub frees_space: bool,
-    /// Blocks that it may free, of an operation that frees many and takes several transactions for it:
-    /// others' groups are not to take for ever.
+    /// Blocks that it may free, for an operation that frees many in several transactions: one txg
+    /// must not free too much.
     pub freed_blocks: u64,
-    /// Whose quotas must have room for it, as stored: user, group and project.
+    /// The owners whose quotas it needs, as stored: user, group and project.
     pub quota_owners: [Option<u64>; 3],
-    /// It only makes ready for what was asked for, which comes with another transaction.
+    /// It only prepares an operation, which uses another transaction.
     pub is_preparation: bool,
 }
 
-/// What is promised to have happened, for the intent log.
+/// A record for the intent log.
 #[derive(Debug)]
 pub enum LogRecord<'a> {
     /// Anything but a write.
     Record(Body),
-    /// The same, or a write with its data, to what nobody asks for by itself: it is promised with
-    /// whatever is promised next.
+    /// A record of a change, or a write with its data, to an object that is never synced by itself:
+    /// it is committed with the next commit.
     WithNextCommit(Body),
     /// Bytes were written to a file.
     Write {
@@ -48,9 +48,9 @@ pub enum LogRecord<'a> {
     },
 }
 
-/// Where transactions come from, and promises go.
+/// The source of transactions, and the receiver of log records.
 pub trait Transactions: Send + Sync {
-    /// Begins a transaction, waiting for room if need be. Never called within one.
+    /// Begins a transaction, and waits for space if needed. Never called within one.
     fn begin_tx(&self, need: &SpaceNeed) -> Result<Tx>;
 
     /// The same for clones of blocks of another dataset, or of this one. `None` if the source was destroyed or
@@ -66,26 +66,27 @@ pub trait Transactions: Send + Sync {
         let _ = (tx, promise);
     }
 
-    /// Something was done within the transaction that no promise tells: who wants it to last must
-    /// wait for the group, and so must who wants anything to last that is done after it. Called before
-    /// anything else is promised of the same change.
+    /// The transaction has a change without a log record: every fsync of this and later changes
+    /// must wait for the txg. It is called before the other records of the same change: a crash
+    /// between them would replay later records without this change.
     fn require_txg_sync(&self, tx: &Tx) {
         let _ = tx;
     }
 
-    /// A file gets another name: what was promised of it before must be kept once that is. Called
-    /// before the promise of it.
+    /// A file is renamed: its earlier records must be committed with the rename. It is called
+    /// before the record of the rename.
     fn on_rename(&self, object: ObjectId) {
         let _ = object;
     }
 
-    /// Whether what is done now was done before, and promised: it is done again after a crash, and was
-    /// judged then. What made it allowed (a flag that was taken away, a project) may not be promised.
+    /// Whether changes are replayed: they were checked and logged before the crash, and must not be
+    /// checked again. A condition of that check (a flag that was removed, a project) may not be in
+    /// the log.
     fn is_replay(&self) -> bool {
         false
     }
 
-    /// A file is no more: what was promised of its content need not be kept.
+    /// A file is freed: its content records need no commit.
     fn forget_log_of(&self, object: ObjectId) {
         let _ = object;
     }

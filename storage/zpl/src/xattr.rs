@@ -5,8 +5,8 @@
 //! `security.`, `system.posix_acl_*`); one that has none was made by another system and shows as
 //! the user's. Names of FreeBSD's own namespace do not show.
 //!
-//! By the namespace alone Linux decides who may set an attribute, and it lets anybody set what begins
-//! with `system.`. So no other names are taken, and none that would have two namespaces.
+//! Linux decides by the namespace alone who may set an attribute, and lets anyone set names that
+//! begin with `system.`. So other names are refused, and also those that would have two namespaces.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::{Error, FsOptions, Inode, Result};
 /// An extended attribute: where its value is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Xattr {
-    /// Its name, as Linux lists it.
+    /// Its name in Linux's form.
     pub name: Vec<u8>,
     location: XattrLocation,
 }
@@ -144,7 +144,7 @@ pub(crate) fn xattr_pairs(list: &Nvlist) -> impl Iterator<Item = (&[u8], &[u8])>
     })
 }
 
-/// What begins so has a namespace: Linux's, or FreeBSD's own.
+/// Names with these prefixes have a namespace: Linux's, or FreeBSD's own.
 const NAMESPACES: [&[u8]; 5] = [b"user.", b"trusted.", b"security.", b"system.", b"freebsd:"];
 const USER_NAMESPACE: &[u8] = b"user.";
 /// All that there is of `system.`.
@@ -152,7 +152,7 @@ const POSIX_ACL_NAMES: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_
 
 /// Why there can be no attribute of a name.
 enum NameError {
-    /// There is no such namespace, or it is off.
+    /// The namespace does not exist, or is disabled.
     Unsupported(&'static str),
     /// Another one may be had under the name.
     Ambiguous(&'static str),

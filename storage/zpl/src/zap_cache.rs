@@ -1,7 +1,7 @@
 //! The tables of the directories that were used last.
 //!
-//! Opening a table is cheap, but the order of the names in a small one is worked out when it is
-//! first wanted, and then asked for again with every name.
+//! Opening a table is cheap, but the order of the names in a small one is computed at first use,
+//! and used again with every name.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,12 @@ use zap::Zap;
 
 const CAPACITY: usize = 16;
 
-/// So many tables, the newest last.
+/// The cached tables, the newest last.
 #[derive(Debug, Default)]
 pub(crate) struct ZapCache(Mutex<VecDeque<(ObjectId, Zap)>>);
 
 impl ZapCache {
-    /// The table of a directory; `open` is asked if it is not among those that were used last.
+    /// The table of a directory; `open` is called if it is not cached.
     pub(crate) fn get_or_open<E>(
         &self,
         id: ObjectId,

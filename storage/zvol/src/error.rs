@@ -1,8 +1,8 @@
-//! Why a volume could not answer.
+//! Errors of volumes.
 
 use units::ObjsetId;
 
-/// Why a volume could not answer.
+/// The reason why an operation on a volume failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Blocks or objects could not be read.
@@ -11,22 +11,22 @@ pub enum Error {
     /// The table of its properties could not be read.
     #[error(transparent)]
     Zap(#[from] zap::Error),
-    /// The intent log could not be read, or nothing can be promised.
+    /// The intent log could not be read or written.
     #[error(transparent)]
     Log(#[from] zil::Error),
     /// The pool is being closed, or cannot be written any more.
-    #[error("the pool takes no more changes")]
+    #[error("the pool accepts no more changes")]
     Stopped,
     /// A block of a volume has a power of two of bytes.
-    #[error("a volume has blocks of 512 bytes to 16 MiB, in powers of two, not of {bytes} bytes")]
+    #[error("volblocksize must be a power of two from 512 bytes to 16 MiB, not {bytes} bytes")]
     BadBlockSize {
-        /// What was asked for.
+        /// The requested value.
         bytes: u32,
     },
     /// A volume has whole blocks, and some.
-    #[error("a volume of {bytes} bytes has not whole blocks of {block_size}")]
+    #[error("volsize must be a multiple of volblocksize {block_size}, and {bytes} is not")]
     BadSize {
-        /// What was asked for.
+        /// The requested value.
         bytes: u64,
         /// Bytes of a block.
         block_size: u32,
@@ -47,14 +47,14 @@ pub enum Error {
         /// The record.
         seq: u64,
     },
-    /// The dataset is no volume.
-    #[error("objset {objset} is no volume")]
+    /// The dataset is not a volume.
+    #[error("objset {objset} is not a volume")]
     NotVolume {
         /// The object set.
         objset: ObjsetId,
     },
-    /// The table of its properties does not say how large it is (Corrupt).
-    #[error("objset {objset}: the volume does not say how large it is")]
+    /// The table of its properties has no size (Corrupt).
+    #[error("objset {objset}: the volume's properties have no size")]
     MissingSize {
         /// The object set.
         objset: ObjsetId,

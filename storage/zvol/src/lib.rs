@@ -1,7 +1,7 @@
 //! A dataset as a block device.
 //!
-//! A volume is one object of data (number 1) and one table (number 2) that says how large it is.
-//! What its intent log still promises can be laid over it in memory ([`Volume::open`]). A
+//! A volume is one object of data (number 1) and one table (number 2) that has its size.
+//! Unreplayed records of its intent log can be applied in memory ([`Volume::open`]). A
 //! [`WritableVolume`] can be changed.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
@@ -16,5 +16,5 @@ pub use replay::ReplaySummary;
 pub use volume::Volume;
 pub use writable::{NewVolume, WritableVolume};
 
-/// What asking a volume gives.
+/// The result of an operation on a volume.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -6,7 +6,7 @@ use ondisk::zil::{Body, Write};
 use zil::extents::{ExtentContent, LogExtents};
 use zil::{LogEnd, LogReader, WrittenBlock};
 
-/// What came of a log.
+/// The result of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct ReplaySummary {
     /// How many records were applied.
@@ -22,7 +22,7 @@ pub(crate) fn apply_log(log: &mut LogReader) -> (LogExtents, ReplaySummary) {
     let mut data = LogExtents::default();
     let mut out = ReplaySummary::default();
     for entry in &mut *log {
-        let Ok(entry) = entry else { break }; // the stop tells it
+        let Ok(entry) = entry else { break }; // the stop reports it
         match &entry.record.body {
             Body::Write(write) => apply_write(&mut data, write, entry.block.as_ref()),
             Body::WriteSynced { .. } => {}

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 
 pub(crate) const ZVOL_OBJ: ObjectId = ObjectId::new(1);
 pub(crate) const ZVOL_ZAP_OBJ: ObjectId = ObjectId::new(2);
-/// The property that says how large it is.
+/// The property that holds its size.
 pub(crate) const SIZE_PROPERTY: &[u8] = b"size";
 
 /// A volume. Cheap to clone.
@@ -60,13 +60,13 @@ impl Volume {
         &self.data
     }
 
-    /// Whether the intent log laid content over what the dataset has: then [`Volume::object`] is
-    /// not the whole truth.
+    /// Whether the intent log has content for it: then [`Volume::object`] does not show the present
+    /// content.
     pub fn is_overlaid(&self) -> bool {
         !self.log_extents.is_empty()
     }
 
-    /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
+    /// Reads from byte `offset` on; returns the number of bytes, less than requested at the end.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         let left = units::to_usize(self.size.minus_or_zero(offset));
         let count = left.min(into.len());

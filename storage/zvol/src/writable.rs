@@ -17,7 +17,7 @@ use zio::Block;
 use crate::volume::{SIZE_PROPERTY, ZVOL_OBJ, ZVOL_ZAP_OBJ};
 use crate::{Error, Result};
 
-/// What a new volume is to be.
+/// The options of a new volume.
 #[derive(Clone, Copy, Debug)]
 pub struct NewVolume {
     /// Bytes of it (volsize): a multiple of the block's.
@@ -54,7 +54,7 @@ fn check_size(size: u64, block_size: u32) -> Result<()> {
     Ok(())
 }
 
-/// A volume that is being changed. What is written can be read at once; it outlasts a power cut
+/// A volume that can be changed. Written data can be read at once; it survives a power cut
 /// when its txg is on the drives, or after [`WritableVolume::flush`].
 #[derive(Debug)]
 pub struct WritableVolume {
@@ -62,21 +62,21 @@ pub struct WritableVolume {
     data: Object,
     txgs: GatedTxgs,
     log: Arc<IntentLog>,
-    /// Bytes of it. Writers share the lock; who takes content away has it alone, so that what the
-    /// log says of a range is in the order in which it was done.
+    /// The lock of its bytes. Writers share it; truncations and holes lock it exclusively, so that
+    /// the log has the changes of a range in their order.
     size: RwLock<u64>,
-    /// Held by who makes it longer or shorter.
+    /// Locked during a resize.
     resize_lock: Mutex<()>,
 }
 
-/// The most that is written with one hold on a txg.
+/// The most bytes written with one hold on a txg.
 const MAX_TX_BYTES: usize = 4 << 20;
-/// And so many blocks are freed.
+/// The most blocks freed with one hold on a txg.
 const MAX_TX_FREED_BLOCKS: u64 = 32768;
 
 impl WritableVolume {
-    /// Opens the volume that a live object set holds. What its log has found must be replayed
-    /// ([`WritableVolume::replay_log`]) before anything else is done.
+    /// Opens the volume of a live object set. Its log must be replayed
+    /// ([`WritableVolume::replay_log`]) before any other call.
     pub fn open(objset: Objset, txgs: GatedTxgs, log: Arc<IntentLog>) -> Result<Self> {
         let id = objset.id();
         if objset.header().kind != Kind::Volume {
@@ -102,7 +102,7 @@ impl WritableVolume {
         self.txgs.begin_tx().ok_or(Error::Stopped)
     }
 
-    /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
+    /// Reads from byte `offset` on; returns the number of bytes, less than requested at the end.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         let size = self.size.read();
         let left = units::to_usize(size.minus_or_zero(offset));
@@ -134,7 +134,7 @@ impl WritableVolume {
             let length = units::to_u64(part.len());
             let tx = self.begin_tx()?;
             self.data.write(&tx, at, part)?;
-            // the data is asked for when it is promised: many writes are never
+            // the commit reads the data: many writes are never committed
             let (object, pointer, data) = (ZVOL_OBJ, Blkptr::EMPTY, None);
             let write = Write { object, offset: at, length, pointer, data };
             self.log.add_itx(&tx, Itx::new_per_object(Body::Write(Box::new(write))));
@@ -152,8 +152,7 @@ impl WritableVolume {
         }
     }
 
-    /// The content of a range is of no use any more: whole blocks in it become holes. What of it
-    /// is not a whole block stays.
+    /// Discards a range: whole blocks in it become holes. Partial blocks stay unchanged.
     pub fn discard(&self, range: Range<u64>) -> Result<()> {
         let block = u64::from(self.block_size());
         let end = range.end.min(*self.size.read());
@@ -169,15 +168,15 @@ impl WritableVolume {
         self.free_range(range.start, range.end, true)
     }
 
-    /// Makes a hole, a bit at a time: others read and write meanwhile, and no group frees too much.
-    /// `is_told`: the log tells of it.
+    /// Frees a range in steps: others read and write between them, and no txg frees too much.
+    /// `is_told`: the log records it.
     fn free_range(&self, mut start: u64, end: u64, is_told: bool) -> Result<()> {
         let step = u64::from(self.block_size()) * MAX_TX_FREED_BLOCKS;
         while let Some(from) = self.data.next_data(start)?
             && from < end
         {
             self.txgs.txgs().throttle_frees();
-            // nobody writes a part of a block meanwhile
+            // no thread writes a part of a block meanwhile
             let _size = self.size.write();
             let next = self.data.next_data(from + step)?.unwrap_or(end);
             let to = next.min(end);
@@ -196,12 +195,12 @@ impl WritableVolume {
         Ok(())
     }
 
-    /// Makes it longer or shorter; what is beyond a shorter end is gone. Returns when that is on
-    /// the drives, for the log does not tell of it.
+    /// Changes the size; content beyond a shorter end is freed. Returns when the change is on the
+    /// drives, because the log has no record of it.
     pub fn resize(&self, bytes: u64) -> Result<()> {
         check_size(bytes, self.block_size())?;
         let _one = self.resize_lock.lock();
-        // what lies beyond the end: a power cut may have left it there when the volume became shorter
+        // content beyond the end: a power cut may have left it there during a shrink
         let end = *self.size.read();
         self.free_range(end, u64::MAX, false)?;
         let mut size = self.size.write();
@@ -220,8 +219,8 @@ impl WritableVolume {
         Ok(self.log.commit(Some(ZVOL_OBJ))?)
     }
 
-    /// Does again what a log tells that an import has found, and gives the log up. Gives the number
-    /// of records; an error leaves the rest for another time.
+    /// Replays the log that an import found, and frees it. Returns the number of records; after an
+    /// error the rest stays for another attempt.
     pub fn replay_log(&self, records: &mut zil::LogReader) -> Result<u64> {
         let mut count = 0_u64;
         for entry in &mut *records {
@@ -236,7 +235,7 @@ impl WritableVolume {
         Ok(count)
     }
 
-    /// A block that was cloned. It is copied: that it was shared is not told again.
+    /// A cloned block. The replay copies it: the sharing is not recorded again.
     fn read_cloned_block(&self, pointer: &Blkptr, at: u64) -> Result<Block> {
         let number = at.checked_div(self.block_size().into()).unwrap_or(0);
         let zbookmark = self.data.zbookmark(BlockId::new(number));

@@ -44,7 +44,7 @@ fn environment() -> Environment {
     }
 }
 
-/// Makes files of so many MiB whose pages are all there: the first touch of memory is slow.
+/// Creates files of this many MiB whose pages are all allocated: the first touch of memory is slow.
 pub(crate) fn create_warm_files(
     folder: &Path,
     name: &str,
@@ -63,7 +63,7 @@ pub(crate) fn create_warm_files(
     (0..DEVICE_COUNT).map(make).collect()
 }
 
-/// Makes the pool in a folder; each file of so many MiB.
+/// Creates the pool in a folder; each file has this many MiB.
 pub(crate) fn create_pool(folder: &Path, mib: u64) -> Result<Pool, String> {
     let drives = create_warm_files(folder, "d", mib)?;
     let new = NewPool {
@@ -96,7 +96,7 @@ pub(crate) fn with_txg_sync<T>(
     })
 }
 
-/// Says stop when it is dropped: also where the work panics, which is waited for as well.
+/// Stops the work when it is dropped, also after a panic.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -131,7 +131,7 @@ pub(crate) fn mount_until_stdin_closes(words: &[String]) -> Result<(), String> {
     held.export().map_err(|error| error.to_string())
 }
 
-/// The most memory that a process ever had, and what it has now, in MiB.
+/// The peak and the present memory of a process, in MiB.
 pub(crate) fn process_memory(process: &str) -> Option<(u64, u64)> {
     let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let field = |name: &str| -> Option<u64> {

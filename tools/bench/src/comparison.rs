@@ -2,7 +2,7 @@
 
 use crate::timing::median;
 
-/// What one side made of a workload, round by round.
+/// The figures of one side of a workload, round by round.
 pub(crate) struct Series {
     pub(crate) name: String,
     pub(crate) rates: Vec<f64>,

@@ -1,8 +1,8 @@
 //! The engine's sequential writing and reading against raw access to files of the same kind.
 //!
-//! Both sides move the same data in requests of 1 MiB with as many threads. Raw writing writes as
-//! many bytes more as there is parity, spread over six files, in requests of 1 MiB; the engine's time
-//! ends when all is on the files, uberblock included. Raw reading is told twice: with the bytes of
+//! Both sides move the same data in requests of 1 MiB with as many threads. Raw writing also writes
+//! the bytes of parity, spread over six files, in requests of 1 MiB; the engine's time ends when
+//! all is on the files, uberblock included. Raw reading is reported twice: with the bytes of
 //! parity, as for writing, and of the data alone.
 
 use std::fs::{File, OpenOptions};
@@ -58,7 +58,7 @@ const NOISE_SIZE: usize = 64 << 20;
 impl EngineBench {
     fn new(folder: &Path, mib: u64) -> Result<Self, String> {
         let failed = |error: engine::Error| error.to_string();
-        // what is written anew must not have to wait for what is removed
+        // overwriting must not wait for the removal of old files
         let held = bench_pool::create_pool(folder, mib / 2 + 256)?;
         let files = held.filesystem(bench_pool::DATASET).map_err(failed)?;
         let each = mib * 6 / 4 / 6 + 1;
@@ -146,13 +146,13 @@ impl EngineBench {
         Ok(found.map(|file| file.content()))
     }
 
-    /// Writes a large file anew, each thread a stream of its own part.
+    /// Overwrites a large file, each thread a stream of its own part.
     fn measure_write(&self) -> Result<f64, String> {
         let failed = |error: engine::files::Error| error.to_string();
         let credentials = Self::credentials();
         if self.large_file()?.is_some() {
             self.filesystem.unlink(&credentials, self.root_object(), b"large").map_err(failed)?;
-            // what is free now may be used when two more groups are on the drives
+            // freed space can be allocated again when two more txgs are on the drives
             for _ in 0..3 {
                 self.pool.sync().map_err(|error| error.to_string())?;
             }

@@ -10,11 +10,11 @@
 //!
 //! POOLS is a folder made by `bench/make-pools`: `small` and `large` (raidz2 of 6 files), `many`
 //! (a directory of 100,000 files), `datasets` (300 file systems with 3,000 snapshots). POOLHOUSE
-//! is the program. What is missing is left out and named. Peers: `zdb` (Debian: zfsutils-linux),
+//! is the program. Missing ones are skipped and named. Peers: `zdb` (Debian: zfsutils-linux),
 //! `cp`, and plain reads of the same images by as many threads.
 //!
 //! Everything is read once before it is timed, so that all files are warm; the two sides of a
-//! pair take turns. Nothing is asserted: the figures are for people.
+//! pair alternate. Nothing is asserted.
 #![forbid(unsafe_code)]
 
 mod bench_pool;
@@ -34,7 +34,7 @@ static ALLOCATOR: heap::Allocator = heap::Allocator;
 
 use timing::{PairedTimes, can_run, median, time_command};
 
-/// The promises of the issue, printed beside the figures.
+/// The goals of the issue, printed beside the figures.
 const VERIFY_AGAINST_ZDB: f64 = 8.0;
 const VERIFY_AGAINST_RAW: f64 = 0.5;
 const GET_AGAINST_CP: f64 = 0.6;

@@ -1,7 +1,7 @@
 //! File systems that are mounted, one against the others, in turns.
 //!
-//! The first is ours. All get the same workloads through plain system calls, one thread, in requests
-//! of 1 MiB or 4 KiB; what is read was put out of the kernel's memory before.
+//! The first is ours. All get the same workloads through plain system calls, one thread, in
+//! requests of 1 MiB or 4 KiB; read data was dropped from the page cache before.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +13,7 @@ use crate::{bench_pool, workload};
 /// One of the figures of many files.
 type FileBenchmark = (&'static str, fn(&MountedDir) -> Result<f64, String>);
 
-/// What is wanted against the peers by name.
+/// The goals against the peers, by name.
 struct TargetRatios {
     btrfs: Option<f64>,
     zfs_fuse: Option<f64>,
@@ -81,7 +81,7 @@ const WORKLOADS: [Workload; 5] = [
     ("mounted, fsynced 4 KiB write", "/s", MountedDir::sync_write, target_ratios(None, Some(3.0))),
 ];
 
-/// The number of the step before which the kernel forgets what it knows.
+/// The number of the step before which the kernel's caches are dropped.
 const STAT_STEP: usize = 1;
 
 /// Many files are made, looked at and removed, three figures a round.

@@ -1,4 +1,4 @@
-//! Reading images without looking at what they hold.
+//! Reads images without interpreting them.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -28,7 +28,7 @@ pub(crate) fn read_images(images: &[PathBuf], threads: usize) -> Result<(u64, f6
     for (index, image) in images.iter().enumerate() {
         let file = File::open(image).map_err(|error| format!("{}: {error}", image.display()))?;
         let facts = file.metadata().map_err(|error| error.to_string())?;
-        // the pools are filled from the front: what is allocated is at the front of the image
+        // the pools are filled from the front: the allocated part is at the front of the image
         let end = (facts.blocks() * 512).min(facts.len());
         pieces.extend((0..end).step_by(CHUNK_SIZE).map(|at| (index, at)));
         files.push(file);

@@ -1,15 +1,15 @@
-//! Running programs, and what is said of how long they took.
+//! Runs programs, and measures them.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Whether there is such a program.
+/// Whether the program exists.
 pub(crate) fn can_run(program: &str) -> bool {
     let null = || Stdio::null();
     Command::new(program).stdin(null()).stdout(null()).stderr(null()).status().is_ok()
 }
 
-/// How long a command takes, its output thrown away. A command that fails is no figure.
+/// The duration of a command, its output discarded. A failed command gives no figure.
 pub(crate) fn time_command(command: &[String]) -> Result<f64, String> {
     let (program, words) = command.split_first().ok_or("an empty command")?;
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! What is done on a mounted file system, by plain calls to the system.
+//! Workloads on a mounted file system, by plain system calls.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -10,7 +10,7 @@ const CHUNK_SIZE: usize = 1 << 20;
 const SMALL_SIZE: usize = 4096;
 /// Pages from one piece of noise to the next.
 const NOISE_STRIDE: u64 = 53;
-/// So long random work goes on.
+/// The duration of random work.
 const RANDOM_DURATION: Duration = Duration::from_secs(2);
 
 /// A mounted file system.
@@ -38,7 +38,7 @@ impl MountedDir {
         move |error| format!("{dir}: {error}")
     }
 
-    /// A large file is written anew, and safe at the end: GB/s.
+    /// A large file is overwritten, and durable at the end: GB/s.
     pub(crate) fn write(&self, noise: &[u8]) -> Rate {
         let _ = std::fs::remove_file(self.large_file());
         sync_filesystem(&self.dir);
@@ -148,9 +148,9 @@ impl MountedDir {
         self.for_each_file(|path| File::create(path).map(|_| ()))
     }
 
-    /// The facts of each are asked for: per second.
+    /// Reads of the attributes of each: per second.
     pub(crate) fn stat(&self) -> Rate {
-        // as ls and find ask: not for the birth time, which is a question of its own on FUSE
+        // like ls and find: without the birth time, which is a separate request on FUSE
         self.for_each_file(|path| Ok(rustix::fs::lstat(path).map(|_| ())?))
     }
 
@@ -180,8 +180,8 @@ fn sync_filesystem(dir: &Path) {
 /// So long after a change all sides have written it out by themselves.
 const WRITEBACK_DELAY: Duration = Duration::from_secs(6);
 
-/// Has the kernel forget names and facts, where that is allowed (root). What waits to be written is
-/// on the drives then, on all sides: not all can be told to do that now.
+/// Drops the kernel's caches, if that is allowed (root). Dirty data is on the drives then on all
+/// sides, because not all can be synced separately.
 pub(crate) fn drop_caches<'a>(dirs: impl IntoIterator<Item = &'a Path>) {
     dirs.into_iter().for_each(sync_filesystem);
     std::thread::sleep(WRITEBACK_DELAY);

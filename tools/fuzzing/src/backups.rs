@@ -2,8 +2,8 @@
 
 use repository::{Head, IndexObject, Manifest, PackFooter};
 
-/// Footers of packs, index objects, heads and manifests: as they are, and with magic numbers and checksums
-/// that are right, so that what lies behind is reached.
+/// Footers of packs, index objects, heads and manifests: unchanged, and with right magic numbers
+/// and checksums, so that the code behind them is reached.
 pub fn repository(data: &[u8]) {
     let _ = (PackFooter::parse(data), IndexObject::parse(data));
     let _ = (Head::parse(data), Manifest::parse(data));

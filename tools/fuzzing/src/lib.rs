@@ -1,6 +1,6 @@
-//! What is fuzzed: a function of bytes for every parser, [`TARGETS`].
+//! Fuzz targets: a function of bytes for every parser, [`TARGETS`].
 //!
-//! None may panic, hang, or take memory that is out of proportion to its input, whatever the bytes.
+//! For any bytes a target must not panic, hang, or use memory out of proportion to its input.
 //! `fuzz/` has a program for each of them, for `make fuzz`; this crate's tests run each on some
 //! thousands of mutations of blocks that OpenZFS wrote, from a seed, in every `make test`.
 #![forbid(unsafe_code)]
@@ -65,7 +65,7 @@ pub const TARGETS: &[Target] = &[
     ("zstd", zstd),
 ];
 
-/// Both orders: what is garbage in one may be a structure in the other.
+/// Both orders: garbage in one may be a structure in the other.
 const BYTE_ORDERS: [Order; 2] = [Order::Little, Order::Big];
 
 /// Reads one structure after the other until one fails or nothing is left.

@@ -8,7 +8,7 @@ use ondisk::{Blkptr, acl as entries};
 
 use crate::{BYTE_ORDERS, read_structures};
 
-/// Block pointers, one after the other, and all that can be asked of them.
+/// Block pointers, one after the other, and all their methods.
 pub fn blkptr(data: &[u8]) {
     for order in BYTE_ORDERS {
         for bytes in data.chunks(128) {

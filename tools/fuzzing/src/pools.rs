@@ -54,7 +54,7 @@ pub fn uberblock(data: &[u8]) {
     let _ = (Uberblock::parse(data), Uberblock::parse_required(data));
 }
 
-/// What a drive of the read cache says of itself, and of what it holds.
+/// The header and log of an L2ARC device.
 pub fn l2arc(data: &[u8]) {
     let _ = Header::parse(data).map(|header| header.encode());
     for count in [0, 63, u64::MAX] {
@@ -82,7 +82,7 @@ pub fn spacemap(data: &[u8]) {
     }
 }
 
-/// What stands for a removed vdev.
+/// The mapping of a removed vdev.
 pub fn indirect(data: &[u8]) {
     for order in BYTE_ORDERS {
         read_structures(data, order, MappingHeader::read);

@@ -41,7 +41,7 @@ pub fn iscsi(data: &[u8]) {
         let header = Header(*header);
         let _ = (header.data_length(), header.ahs_length(), IscsiRequest::parse(&header));
         if let Ok(text) = Text::parse(rest) {
-            // what was parsed is printed and parsed again
+            // a parsed value is printed and parsed again
             assert_eq!(Text::parse(&text.encode()), Ok(text));
         }
     }

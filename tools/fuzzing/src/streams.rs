@@ -1,4 +1,4 @@
-//! Targets: decompressors, into room that is too small, just right and too large.
+//! Targets: decompressors, into buffers that are too small, just right and too large.
 
 use transform::compress::{Compression, decompress};
 

@@ -23,22 +23,22 @@ use zvol::Volume;
 
 use crate::hostile::{HostileSource, Plan};
 
-/// What was seen.
+/// The visible content of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolContents {
     /// The txg as of which the pool was read; 0 if it could not be opened.
     pub txg: u64,
-    /// Each dataset, file and volume, and what was found of it.
+    /// Each dataset, file and volume, and its content.
     pub items: BTreeMap<String, String>,
-    /// What could not be seen, by the dataset; that of the pool itself under an empty name.
+    /// Errors by dataset; those of the pool itself under an empty name.
     pub errors: BTreeMap<String, Vec<String>>,
-    /// There was more than anybody wants to see.
+    /// The limit of entries was reached.
     pub is_truncated: bool,
     /// Whether an examination of every block found nothing wrong; none if there was none.
     pub is_clean: Option<bool>,
 }
 
-/// What a pool's owner would do to see what is in it.
+/// Opens a pool and reads its content, like its owner would.
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
     /// Which pool; none: the first that is found.
@@ -49,7 +49,7 @@ pub struct ReadOptions {
     pub plan: Option<Plan>,
 }
 
-/// No fixture has so many files, nor so deep.
+/// The limit of files and depth; no fixture has as many.
 const MAX_FILES: usize = 5000;
 const MAX_DEPTH: usize = 64;
 /// Bytes of content to be read of one pool, and of ranges of data in one file.
@@ -344,7 +344,7 @@ impl ContentsReader<'_> {
         Ok(out.join(" "))
     }
 
-    /// As the manifests have it: a digest, or of a large file its ranges of data.
+    /// In the form of the manifests: a digest, or of a large file its ranges of data.
     fn describe_content(&mut self, node: &Inode) -> zpl::Result<String> {
         let size = node.attributes().size;
         let mut read = |at, into: &mut [u8]| node.read(at, into);
@@ -405,8 +405,8 @@ fn verify_pool(pool: &Pool, tree: &DatasetTree) -> Option<bool> {
     Some(check.report(Some(tree), Duration::ZERO, 1).is_clean())
 }
 
-/// What a look shows wrongly, without an error: a line each. A look at an older txg is none, nor
-/// one that stopped early.
+/// Wrong content that is shown without an error, a line each. A read of an older txg is not
+/// compared, nor one that stopped early.
 pub fn silent_corruptions(honest: &PoolContents, other: &PoolContents) -> Vec<String> {
     if other.txg != honest.txg || other.is_truncated || honest.is_truncated {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Blocks that change after their checksums were judged: valid in every way but what they say.
+//! Blocks that change after their checksums were verified: valid except for their content.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ pub enum Scope {
     Logs,
 }
 
-/// Types worth a mutant of their own.
+/// Types with mutants of their own.
 const TARGET_TYPES: [ObjectType; 12] = [
     ObjectType::DNODE,
     ObjectType::OBJSET,
@@ -47,7 +47,7 @@ const TARGET_TYPES: [ObjectType; 12] = [
 pub struct Plan {
     seed: u64,
     scope: Scope,
-    /// One block of so many changes.
+    /// One of this many blocks changes.
     sparsity: u64,
     /// Changed blocks cannot be read instead.
     is_unreadable: bool,
@@ -102,18 +102,18 @@ impl Plan {
 pub struct HostileSource {
     inner: Arc<dyn Source>,
     plan: Plan,
-    /// Some of the blocks that were read, by what they could be taken for.
+    /// Some of the read blocks, by their key.
     samples: Mutex<HashMap<BlockClass, Vec<Block>>>,
 }
 
-/// What tells blocks that are no match from such as are: type, level and size.
+/// The properties that distinguish mismatched blocks: type, level and size.
 type BlockClass = (ObjectType, u8, usize);
 
 /// Blocks of one kind that are kept.
 const MAX_SAMPLES: usize = 16;
 
 impl HostileSource {
-    /// Lies about what comes from below.
+    /// A source of changed blocks.
     pub fn new(inner: Arc<dyn Source>, plan: Plan) -> Self {
         Self { inner, plan, samples: Mutex::default() }
     }

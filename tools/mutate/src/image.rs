@@ -1,4 +1,4 @@
-//! Mutants of devices: their bytes changed, and they themselves cut, swapped, taken away, mixed.
+//! Mutants of devices: with changed bytes, truncated, swapped, removed, mixed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ const LABEL_SIZE: u64 = 256 << 10;
 /// Where the description and the ring of uberblocks are in a label.
 const NVLIST_RANGE: (u64, u64) = (16 << 10, 112 << 10);
 const UBERBLOCK_RING: (u64, u64) = (128 << 10, 128 << 10);
-/// What comes before the data on a device.
+/// The part of a device before the data.
 const DATA_START: u64 = 4 << 20;
-/// Bytes at a time in the search for what is in use.
+/// Bytes at a time in the search for used blocks.
 const SCAN_CHUNK_SIZE: usize = 64 << 10;
 
-/// What is worth hitting on the devices of one pool.
+/// The interesting ranges on the devices of one pool.
 #[derive(Debug, Default)]
 pub struct Targets {
     /// By device: sectors outside of labels that are not all zeros.
@@ -36,16 +36,16 @@ pub struct Targets {
 /// Devices of a mutant.
 #[derive(Debug)]
 pub struct Mutant {
-    /// What takes the place of the pool's devices.
+    /// The replacements of the pool's devices.
     pub devices: Vec<Arc<dyn Device>>,
-    /// It has checksums made anew: what it shows may be whatever the forger likes.
+    /// Its checksums were recomputed: its content may be anything.
     pub is_forged: bool,
-    /// What was done, for people.
+    /// A description of the changes.
     pub changes: Vec<String>,
 }
 
 impl Targets {
-    /// Searches devices, in the order of the pool's images, for what is in use.
+    /// Searches devices, in the order of the pool's images, for used ranges.
     pub fn find(devices: &[Arc<dyn Device>], pool: Option<&Pool>) -> Self {
         let used_sectors = devices.iter().map(|device| find_used_sectors(&**device)).collect();
         let metadata_blocks =
@@ -138,7 +138,7 @@ pub fn mutate(
     Mutant { devices, is_forged, changes: story }
 }
 
-/// What is done to whole devices, in one of three mutants.
+/// Changes of whole devices, in one of three mutants.
 fn rearrange_devices(
     devices: &mut Vec<Arc<dyn Device>>,
     others: &[Arc<dyn Device>],
@@ -157,7 +157,7 @@ fn rearrange_devices(
         }
         2 if devices.len() > 1 => {
             devices.remove(a);
-            story.push(format!("device {a} taken away"));
+            story.push(format!("device {a} removed"));
         }
         3 => {
             devices.extend(others.iter().cloned());
@@ -226,7 +226,7 @@ impl Mutator<'_> {
                 let at = label + start;
                 let size = usize::try_from(length).unwrap_or(0);
                 self.devices[device].edit_sectors(at, size, &mut |bytes| {
-                    // the description is short, and what follows it means nothing
+                    // the description is short, and bytes after it mean nothing
                     let near = if forged { bytes.len().min(4096) } else { bytes.len() };
                     for _ in 0..=random.next_below(6) {
                         damage(&mut bytes[..near], &mut random);

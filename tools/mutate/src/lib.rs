@@ -1,12 +1,12 @@
 //! Mutants of whole pools: nothing on a disk may make us panic, hang, take memory without bound,
 //! or give a file's content wrongly.
 //!
-//! There are two kinds ([`Family`]). *Images*: bytes of the devices are changed, and devices cut,
-//! swapped, taken away or mixed with another pool's ([`image`]); whatever is then shown without an
-//! error must be what the pool really holds. *Hostile* content: the devices are honest, but blocks
-//! change on their way up, after their checksums were judged ([`hostile`]), which is what an
-//! attacker with a hex editor and a calculator can do: then there is no truth to compare with, and
-//! only panics, time and memory count.
+//! There are two kinds ([`Family`]). *Images*: bytes of the devices are changed, and devices
+//! truncated, swapped, removed or mixed with another pool's ([`image`]). Content that is then shown
+//! without an error must be the pool's real content. *Hostile* content: the devices are intact, but
+//! blocks change on their way up, after their checksums were verified ([`hostile`]), as an attacker
+//! with a hex editor can arrange. Then there is no right content to compare with, and only panics,
+//! time and memory count.
 //!
 //! [`run::run_mutants`] makes mutants by number and examines each with [`contents::read_contents`]. Fixture, family
 //! and number together are all that is needed to make a mutant again.
@@ -19,7 +19,7 @@ pub mod overlay;
 pub mod random;
 pub mod run;
 
-/// What is done to a pool.
+/// The kind of a mutation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// Bytes on devices change, and so do devices.

@@ -1,7 +1,7 @@
 //! Makes mutants of a fixture's pool:  mutate FIXTURE [image|hostile|both] [FIRST [COUNT]]
 //!
-//! With FIRST alone the one mutant of that number is made and shown. Status 1 if anything was wrong
-//! with any. `MUTATE_SHOW=1` tells of each. `POOLHOUSE_FIXTURES` names a folder with more fixtures.
+//! With FIRST alone only the mutant of that number is made and shown. Status 1 if any mutant had a
+//! problem. `MUTATE_SHOW=1` shows each. `POOLHOUSE_FIXTURES` names a folder with more fixtures.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

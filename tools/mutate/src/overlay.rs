@@ -8,7 +8,7 @@ use device::{Device, Error};
 /// Bytes of a sector, the unit of change.
 pub const SECTOR: usize = 512;
 
-/// A device with other bytes in some sectors, or cut short. What is below is never written.
+/// A device with other bytes in some sectors, or truncated. The device below is never written.
 #[derive(Clone, Debug)]
 pub struct Overlay {
     name: String,
@@ -29,7 +29,7 @@ impl Overlay {
         self.size = size;
     }
 
-    /// Changes a range, whole sectors at a time, by what is there.
+    /// Changes a range, whole sectors at a time; the change gets the present bytes.
     pub fn edit_sectors(&mut self, offset: u64, length: usize, how: &mut dyn FnMut(&mut [u8])) {
         let first = offset - offset % SECTOR as u64;
         let count = length.div_ceil(SECTOR).max(1);

@@ -10,7 +10,7 @@ impl Random {
         Self(seed)
     }
 
-    /// The stream of several numbers together: no order of asking, no thread can change it.
+    /// The stream of several numbers together: independent of the order of calls and of threads.
     pub fn from_parts(parts: &[u64]) -> Self {
         let mut all = Self(0);
         for part in parts {
@@ -51,7 +51,7 @@ impl Random {
     }
 }
 
-/// Words that break what is not careful.
+/// Numbers at which careless code fails.
 const BOUNDARY_VALUES: [u64; 16] = [
     0,
     1,

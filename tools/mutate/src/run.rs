@@ -35,22 +35,22 @@ pub struct Subject {
     targets: Targets,
     baseline: PoolContents,
     options: ReadOptions,
-    /// A crash or a running system left it: its logs end where they can be read no more.
+    /// It was left by a crash or a running system: its logs end where they become unreadable.
     has_logs: bool,
-    /// Datasets without checksums, of which nobody can say whether they are damaged.
+    /// Datasets without checksums, whose damage cannot be detected.
     unchecksummed_datasets: HashSet<String>,
 }
 
-/// What is wrong with a mutant's examination.
+/// A problem with a mutant's examination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The pool.
     pub subject: String,
-    /// What was done to it.
+    /// The mutation.
     pub family: &'static str,
     /// Which of all that can be done.
     pub seed: u64,
-    /// What then happened.
+    /// The problem.
     pub problem: String,
 }
 
@@ -92,12 +92,12 @@ impl Subject {
         }
     }
 
-    /// What is seen of the pool as it is.
+    /// The visible content of the unchanged pool.
     pub fn baseline(&self) -> &PoolContents {
         &self.baseline
     }
 
-    /// Looks at one mutant; says whether what is seen can be judged.
+    /// Reads one mutant; returns whether its content can be compared.
     pub fn read_mutant(&self, family: Family, seed: u64) -> (PoolContents, bool) {
         match family {
             Family::Hostile => {
@@ -112,14 +112,14 @@ impl Subject {
         }
     }
 
-    /// Examines one mutant; gives the lies that were told of it.
+    /// Examines one mutant; returns its wrong content.
     pub fn examine_mutant(&self, family: Family, seed: u64) -> Vec<String> {
         let (mut seen, can_be_judged) = self.read_mutant(family, seed);
         seen.items.retain(|what, _| is_checksummed(what, &self.unchecksummed_datasets));
         if can_be_judged { contents::silent_corruptions(&self.baseline, &seen) } else { Vec::new() }
     }
 
-    /// What was done to make a mutant, for people.
+    /// The changes of a mutant, for output.
     pub fn describe_mutant(&self, family: Family, seed: u64) -> Vec<String> {
         match family {
             Family::Hostile => vec![format!("{:?}", Plan::new(seed))],
@@ -139,7 +139,7 @@ pub struct RunOptions {
     pub timeout: Duration,
 }
 
-/// Examines the mutants `seeds` of each family in turn, and gives what was wrong with them.
+/// Examines the mutants `seeds` of each family in turn, and returns their problems.
 ///
 /// # Panics
 /// If no thread can be made.
@@ -183,8 +183,8 @@ fn run_mutant(
     what.map(|what| Failure { subject, family, seed, problem: what })
 }
 
-/// Does some work in a thread of its own and tells what is wrong with how it went: the lies it
-/// gives, a panic, too much time or memory. Work that hangs goes on in the background.
+/// Runs work in a thread of its own and returns its problems: wrong content, a panic, too much time
+/// or memory. Work that hangs continues in the background.
 ///
 /// # Panics
 /// If no thread can be made.
@@ -196,7 +196,7 @@ pub fn run_watched(
     let (done, result) = channel();
     let begun = Instant::now();
     ALLOCATOR.reset_peak_usage();
-    // a stack overflow, of which nobody can tell more, names the thread
+    // a stack overflow, which ends the process, names the thread
     let builder = std::thread::Builder::new().name(label.to_owned());
     let thread = builder.spawn(move || {
         let _ = done.send(std::panic::catch_unwind(AssertUnwindSafe(work)));

@@ -1,4 +1,4 @@
-//! What differs between two manifests of one pool.
+//! Compares two manifests of one pool.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 const VOLATILE_PROPERTIES: [&str; 5] =
     ["load_guid", "mounted", "altroot", "readonly", "snapshots_changed"];
 
-/// What differs between the datasets that OpenZFS recorded and those that we show, a line each. Where
-/// OpenZFS gave up replaying a log, as it cannot remove an attribute that is no more, we show more.
+/// The differences between the datasets that OpenZFS recorded and ours, a line each. Where
+/// OpenZFS stopped replaying a log, because it cannot remove a missing attribute, we show more.
 pub fn differences(theirs: &Value, ours: &Value) -> Vec<String> {
     let mut out = Vec::new();
     let stopped: Vec<&str> = theirs["replay_stopped"]
@@ -56,7 +56,7 @@ fn compare_datasets(name: &str, theirs: &Value, ours: &Value, out: &mut Vec<Stri
                     }
                 }
             }
-            // made when it is asked for, with the words of another program
+            // computed at the request, with another program's words
             "refused" => {}
             _ => compare_values(&format!("{name}: {key}"), &theirs[&key], &ours[&key], out),
         }

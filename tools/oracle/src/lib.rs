@@ -1,11 +1,13 @@
 //! Rounds against the oracle, in two directions.
 //!
-//! Reading: `recipe.py` writes random recipes, a VM with real OpenZFS makes pools of them, and what
-//! we read of those must be what OpenZFS shows. Writing: our engine makes random pools ([`random_pool`]),
-//! OpenZFS judges them and goes on with them, and we take them back ([`RoundTripRunner::run_rounds`]).
+//! Reading: `recipe.py` writes random recipes, a VM with real OpenZFS makes pools of them, and our
+//! reader must show the same content as OpenZFS. Writing: our engine makes random pools
+//! ([`random_pool`]), OpenZFS checks and changes them, and we import them again
+//! ([`RoundTripRunner::run_rounds`]).
 //!
-//! [`check_manifest`] sets our manifest of a folder of images against the recorded one, and wants `verify`
-//! to find no damage but what was put there. The rounds themselves are in `tests/it`.
+//! [`check_manifest`] compares our manifest of a folder of images with the recorded one, and
+//! requires that `verify` finds exactly the planted damage. The rounds themselves are in
+//! `tests/it`.
 #![forbid(unsafe_code)]
 
 mod compare;

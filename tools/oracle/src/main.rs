@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     if all_agree { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Judges a folder and tells of it.
+/// Checks a folder and prints the result.
 fn report_folder(poolhouse: &Path, folder: &Path) -> bool {
     let name = folder.display();
     match oracle::check_manifest(poolhouse, folder) {

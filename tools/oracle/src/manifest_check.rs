@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::differences;
 
-/// Why a folder cannot be judged.
+/// The reason why a folder cannot be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Its manifest, or a key's file.
@@ -16,21 +16,21 @@ pub enum Error {
     File {
         /// Which file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         why: String,
     },
     /// `poolhouse` did not run, or printed something else than a manifest.
     #[error("poolhouse {args}: {why}")]
     Run {
-        /// With what it was called.
+        /// The arguments.
         args: String,
-        /// What went wrong, with its own words.
+        /// The output of the failure.
         why: String,
     },
 }
 
-/// What differs between what `poolhouse` shows of the images in a folder and the manifest beside
-/// them, a line each.
+/// The differences between the output of `poolhouse` for the images in a folder and the manifest
+/// beside them, a line each.
 pub fn check_manifest(poolhouse: &Path, dir: &Path) -> Result<Vec<String>, Error> {
     let path = dir.join("manifest.json");
     let fault = |why: String| Error::File { path: path.clone(), why };

@@ -8,18 +8,18 @@ use serde_json::Value;
 use crate::random_pool::{POOL, Round, UNCUT_DIR, read_keys};
 use crate::{Vm, check_manifest, differences};
 
-/// What round trips need.
+/// The environment of round trips.
 #[derive(Clone, Debug)]
 pub struct RoundTripRunner {
     /// The project's folder.
     pub project: PathBuf,
     /// Our program.
     pub poolhouse: PathBuf,
-    /// A folder for images; what is in it may be lost.
+    /// A folder for images; its content may be lost.
     pub scratch: PathBuf,
 }
 
-/// What `zdb` finds wrong in the pool in a folder; nothing where it is not installed.
+/// The errors that `zdb` finds in the pool in a folder; none if it is not installed.
 pub fn zdb_errors(folder: &Path) -> Option<String> {
     let mut command = fixtures::zdb_command();
     let output = command.args(["-e", "-p"]).arg(folder).args(["-bcc", POOL]).output().ok()?;
@@ -47,15 +47,15 @@ impl RoundTripRunner {
         serde_json::from_slice(&done.stdout).map_err(|error| error.to_string())
     }
 
-    /// Our half of a round: the pool is made; what is wrong with it, as far as that can be seen
-    /// here, is told.
+    /// Our half of a round: creates the pool; returns its errors, as far as they are visible
+    /// here.
     fn create_pool(&self, round: Round) -> (String, Vec<String>) {
         let folder = self.scratch.join(round.name());
         let made = std::fs::create_dir_all(&folder)
             .map_err(|error| error.to_string())
             .and_then(|()| round.create_pool(&folder));
         match made {
-            // what a log has claimed nothing of yet is no leak, and zdb thinks it is
+            // unclaimed log blocks are not leaks, but zdb reports them as such
             Ok(about) if round.has_power_cut() => (about, Vec::new()),
             Ok(about) => (
                 about,
@@ -65,7 +65,7 @@ impl RoundTripRunner {
         }
     }
 
-    /// Theirs is done: what they saw, and what became of it.
+    /// OpenZFS's half is done: its observations, and the resulting pool.
     fn check_pool(&self, round: Round) -> Result<Vec<String>, String> {
         let folder = self.scratch.join(round.name());
         let mut wrong = Vec::new();
@@ -80,10 +80,10 @@ impl RoundTripRunner {
         let theirs: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
         if round.has_power_cut() {
             let promised = retain_contents(self.read_manifest(&folder.join(UNCUT_DIR))?);
-            let told = |who: &str, line: String| format!("what was promised, {who}: {line}");
+            let told = |who: &str, line: String| format!("committed state, {who}: {line}");
             let replayed = differences(&promised, &retain_contents(theirs));
             wrong.extend(replayed.into_iter().map(|line| told("replayed by OpenZFS", line)));
-            // what a log tells of is read as it tells of it, not in whole blocks
+            // ranges of a log are compared as logged, not in whole blocks
             let read = remove_data_ranges(retain_contents(self.read_manifest(&folder)?));
             let ours = differences(&remove_data_ranges(promised.clone()), &read);
             wrong.extend(ours.into_iter().map(|line| told("read by us", line)));
@@ -102,8 +102,8 @@ impl RoundTripRunner {
         Ok(wrong)
     }
 
-    /// Makes the pools of some rounds, has OpenZFS go on with them in one start of the VM, and takes
-    /// them back. Tells what is wrong, a line each.
+    /// Makes the pools of some rounds, runs OpenZFS on them in one start of the VM, and imports
+    /// them again. Returns the errors, a line each.
     pub fn run_rounds(&self, vm: &Vm, rounds: &[Round]) -> Vec<String> {
         let (mut wrong, mut sent) = (Vec::new(), Vec::new());
         for round in rounds {
@@ -144,7 +144,7 @@ impl RoundTripRunner {
             let copied = std::fs::copy(&from, self.scratch.join(name));
             copied.map_err(|error| format!("{}: {error}", from.display()))?;
         }
-        // the machine is told what to do by a script that it is given itself
+        // a script that the machine gets contains its commands
         let start = self.scratch.join("start.sh");
         std::fs::write(&start, "exec bash /share/guest.sh \"$@\"\n")
             .map_err(|error| error.to_string())?;

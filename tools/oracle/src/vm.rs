@@ -31,7 +31,7 @@ impl Vm {
         Ok(Self { program })
     }
 
-    /// Runs a script there, with files as its disks; gives what it printed.
+    /// Runs a script there, with files as its disks; returns its output.
     pub fn run_script(
         &self,
         share: &Path,

@@ -1,4 +1,4 @@
-//! A drive that writes down what is asked of it.
+//! A drive that records its requests.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,7 +23,7 @@ impl DiskArray {
         Self::from_memory(sizes.iter().enumerate().map(blank).collect())
     }
 
-    /// Drives that hold something already, such as what a cut has left.
+    /// Drives with existing content, such as that after a cut.
     pub fn from_memory(start: Vec<MemoryDevice>) -> Self {
         let journal = Journal::new(start.clone());
         let disk = |(index, memory)| {
@@ -44,7 +44,7 @@ impl DiskArray {
         &self.disks
     }
 
-    /// All that was asked of them.
+    /// All requests to them.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
@@ -65,7 +65,7 @@ impl Disk {
         self.faults().push(fault);
     }
 
-    /// Puts everything right again, but not what was done to the medium.
+    /// Removes all faults, but not their effects on the medium.
     pub fn clear_faults(&self) {
         self.faults().clear();
     }
@@ -83,7 +83,7 @@ impl Disk {
         }
     }
 
-    /// What it holds now.
+    /// Its present content.
     pub fn memory(&self) -> MemoryDevice {
         self.memory.clone()
     }
@@ -100,7 +100,7 @@ impl Disk {
         self.journal.lock().events.push(Event { disk: self.index, kind: what });
     }
 
-    /// Writes and notes it, as far as there is room.
+    /// Writes and records it, as far as it fits.
     fn write_and_record(&self, offset: u64, bytes: &[u8]) {
         let room = self.memory.size().saturating_sub(offset);
         let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
@@ -131,7 +131,7 @@ impl Disk {
     }
 }
 
-const FAULT_REASON: &str = "the storm said so";
+const FAULT_REASON: &str = "a fault of the simulation";
 
 impl Device for Disk {
     fn size(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! What can be wrong with a drive while the power is on.
+//! Faults of a drive while the power is on.
 
 use std::ops::Range;
 
@@ -13,11 +13,11 @@ pub enum Fault {
     Flush,
     /// Nothing succeeds.
     Removed,
-    /// It ends there, whatever size it gave.
+    /// It ends there, whatever size it reported.
     Truncated(u64),
-    /// Writes that touch the range never reach the medium, and nobody is told.
+    /// Writes that touch the range never reach the medium, without an error.
     LostWrite(Range<u64>),
-    /// Writes that begin in the range end up so many bytes further on, and nobody is told.
+    /// Writes that begin in the range are stored this many bytes further on, without an error.
     MisdirectedWrite(Range<u64>, u64),
 }
 

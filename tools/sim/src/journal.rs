@@ -1,4 +1,4 @@
-//! All that was asked of a set of drives, in order.
+//! All requests to a set of drives, in order.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +6,7 @@ use device::MemoryDevice;
 
 use crate::power_cut::JournalCursor;
 
-/// What was asked of a drive.
+/// A request to a drive.
 #[derive(Clone, Debug)]
 pub enum EventKind {
     /// Bytes were written.
@@ -27,11 +27,11 @@ pub enum EventKind {
 pub struct Event {
     /// The index of the drive.
     pub disk: usize,
-    /// What was asked of it.
+    /// The request.
     pub kind: EventKind,
 }
 
-/// What a journal holds.
+/// The content of a journal.
 #[derive(Debug)]
 pub(crate) struct JournalState {
     /// The drives before the first request.
@@ -42,7 +42,7 @@ pub(crate) struct JournalState {
     pub(crate) cursor: Option<JournalCursor>,
 }
 
-/// All that was asked of a set of drives, in order. Clones are the same journal.
+/// All requests to a set of drives, in order. Clones are the same journal.
 #[derive(Clone, Debug)]
 pub struct Journal(Arc<Mutex<JournalState>>);
 
@@ -74,9 +74,9 @@ impl Journal {
         self.lock().events.get(from..).unwrap_or_default().to_vec()
     }
 
-    /// The drives as they could be found if the power had failed after the first `at` requests.
-    /// `seed` chooses among the ways; 0: nothing is there that was not flushed, 1: everything is.
-    /// Cuts at rising points are cheap: each goes on from the one before.
+    /// The possible content of the drives if the power had failed after the first `at` requests.
+    /// `seed` chooses among the possibilities; 0: no unflushed write survived, 1: all did.
+    /// Cuts at rising points are cheap: each continues from the one before.
     pub fn cut_power(&self, at: usize, seed: u64) -> Vec<MemoryDevice> {
         let mut record = self.lock();
         let JournalState { initial_disks: start, events, cursor: sweep } = &mut *record;

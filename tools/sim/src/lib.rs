@@ -1,39 +1,38 @@
 //! Drives whose power fails, and which fail themselves, all from one seed.
 //!
-//! A [`DiskArray`] is a set of drives in memory that write down everything that is asked of them in
-//! one [`Journal`]. Whatever ran on them, a pool or a part of one, can then be looked at as if the
-//! power had failed at any point: [`Journal::cut_power`] gives the drives as they could be found after.
+//! A [`DiskArray`] is a set of drives in memory that record every request in one [`Journal`]. A
+//! pool, or a part of one, that ran on them can then be examined as if the power had failed at any
+//! point: [`Journal::cut_power`] returns the drives as they could be afterwards.
 //!
 //! # The fault model
 //!
 //! When the power fails after request `n`:
 //!
-//! * What was written to a drive before its last flush that returned within the first `n` requests
-//!   is there. Flushes are a drive's own: they say nothing about the other drives.
-//! * Of what was written to a drive later, any subset is there. So a later write may be there and
-//!   an earlier one not, even where they belong to one structure.
-//! * A write that is there may be so in part: any subset of its sectors of 512 bytes. A sector is
-//!   there whole or not at all. (Real drives are as good as that; what writes larger units must
-//!   carry a checksum over them.)
-//! * Of two writes to one sector the earlier is never seen once the later is there.
-//! * Nothing else changes: no sector that was not written since the last flush.
+//! * A write that was followed by a flush of its drive within the first `n` requests survives.
+//!   Flushes are a drive's own: they do not affect the other drives.
+//! * Of the later writes to a drive, any subset survives. So a later write may survive without an
+//!   earlier one, even if they belong to one structure.
+//! * A write may survive in part: any subset of its sectors of 512 bytes. A sector survives whole
+//!   or not at all. (Real drives do that; structures of larger units must carry a checksum.)
+//! * Of two writes to one sector the earlier is never seen once the later survived.
+//! * Nothing else changes: no sector without a write since the last flush.
 //!
-//! While the power is on a drive may, when a test says so:
+//! While the power is on a test may make a drive:
 //!
-//! * fail to read or to write in a range, or fail every flush ([`Fault::Read`], [`Fault::Write`],
-//!   [`Fault::Flush`]); what a failed write had to say may be there in part, and what was written
-//!   before a failed flush counts as not flushed, even if a later flush succeeds;
+//! * fail reads or writes in a range, or every flush ([`Fault::Read`], [`Fault::Write`],
+//!   [`Fault::Flush`]); a failed write may survive in part, and writes before a failed flush count
+//!   as not flushed, even if a later flush succeeds;
 //! * vanish, with or without its later return ([`Fault::Removed`]); end too early ([`Fault::Truncated`]);
-//! * lose writes in a range while it says that all is well ([`Fault::LostWrite`]); put them elsewhere
+//! * lose writes in a range without an error ([`Fault::LostWrite`]); store them elsewhere
 //!   ([`Fault::MisdirectedWrite`]);
 //! * rot: bits change on the medium ([`Disk::flip_bits`]).
 //!
-//! Not in the model, because no file system on these drives could survive it: a drive that says a
-//! flush was done when it was not.
+//! Not in the model, because no file system on these drives could survive it: a drive that reports
+//! a flush as done when it was not.
 //!
-//! What must survive any cut: everything that the last finished commit holds. What must survive
-//! faults: the same, as long as no more drives of a vdev are hit than it has redundancy for; and
-//! whatever is hit, nothing may be returned as data that is not.
+//! Requirements after any cut: the content of the last finished commit. After faults: the same, as
+//! long as no more drives of a vdev are affected than its redundancy allows; and in every case no
+//! wrong data may be returned.
 #![forbid(unsafe_code)]
 
 mod disk;

@@ -1,12 +1,12 @@
-//! What is found on drives after the power has failed.
+//! The content of drives after a power failure.
 
 use device::{Device, MemoryDevice};
 
 use crate::journal::{Event, EventKind};
 use crate::{Random, SECTOR};
 
-/// The drives at a point of the journal: what has reached their media for good, and which writes
-/// may have reached them.
+/// The drives at a point of the journal: the durable content of their media, and the writes
+/// that may have reached them.
 #[derive(Debug)]
 pub(crate) struct JournalCursor {
     position: usize,
@@ -16,7 +16,7 @@ pub(crate) struct JournalCursor {
 /// One drive at a point of the journal.
 #[derive(Debug)]
 struct DiskState {
-    /// What lasts.
+    /// The durable content.
     durable: MemoryDevice,
     /// The writes since, as indices into the journal.
     unflushed: Vec<usize>,
@@ -38,7 +38,7 @@ impl JournalCursor {
         self.position
     }
 
-    /// Goes on to after the first `at` requests.
+    /// Continues to the point after the first `at` requests.
     pub(crate) fn advance(&mut self, events: &[Event], at: usize) {
         for (index, event) in events.iter().enumerate().take(at).skip(self.position) {
             let Some(disk) = self.disks.get_mut(event.disk) else { continue };
@@ -59,7 +59,7 @@ impl JournalCursor {
 }
 
 impl DiskState {
-    /// What is open lasts from now on; of what a flush failed for, some never will.
+    /// Open writes are durable from now on; of those before a failed flush, some never will be.
     fn flush(&mut self, events: &[Event]) {
         for (order, index) in self.unflushed.drain(..).enumerate() {
             let lost =
@@ -73,7 +73,7 @@ impl DiskState {
 
     fn cut_power(&self, events: &[Event], seed: u64, chance: &mut Random) -> MemoryDevice {
         let found = self.durable.clone();
-        // more of it is there on one drive, less on another
+        // the share that survives differs from drive to drive
         let percent = [0, 10, 50, 90, 100][usize::try_from(chance.next_below(5)).unwrap_or(0)];
         for index in &self.unflushed {
             let EventKind::Write { offset, bytes } = &events[*index].kind else { continue };
@@ -89,7 +89,7 @@ impl DiskState {
     }
 }
 
-/// Writes what the journal accepted before.
+/// Repeats the writes that the journal accepted before.
 fn apply_write(disk: &MemoryDevice, offset: u64, bytes: &[u8]) {
     let written = disk.write_at(offset, bytes);
     assert!(written.is_ok(), "the journal holds nothing beyond a drive's end");

@@ -1,11 +1,11 @@
-//! What someone sees who looks at a file system.
+//! The visible state of a file system.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::files::{File, FileSystemReader, FileType};
 
-/// What a file is and holds.
+/// The type and content of a file.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum FileContent {
     /// A file, with its bytes.
@@ -13,11 +13,11 @@ pub(crate) enum FileContent {
     Directory,
     /// A symbolic link, with its target.
     Symlink(String),
-    /// None of these.
+    /// Another type.
     Other(FileType),
 }
 
-/// What is seen of a file.
+/// The visible state of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileState {
     pub(crate) content: FileContent,
@@ -61,7 +61,7 @@ pub(crate) fn read_file_states(
             for name in files.read_dir_sorted(&file).map_err(failed)? {
                 let child = files.file(name.ino).map_err(failed)?;
                 if child.stat().kind != name.kind {
-                    return Err(format!("{path}: an entry says what its file is not"));
+                    return Err(format!("{path}: an entry has another type than its file"));
                 }
                 let name = String::from_utf8_lossy(&name.name).into_owned();
                 let below = if path.is_empty() { name } else { format!("{path}/{name}") };
@@ -107,7 +107,7 @@ fn read_file_state(file: &File) -> Result<FileState, engine::files::Error> {
     })
 }
 
-/// How what is there differs from what should be; `times` are compared, or not.
+/// The differences from the expected state; `times` are compared, or not.
 pub(crate) fn differences(
     expected: &BTreeMap<String, FileState>,
     found: &BTreeMap<String, FileState>,

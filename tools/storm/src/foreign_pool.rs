@@ -1,8 +1,8 @@
-//! Pools that somebody else made: taken over, changed, and cut.
+//! Pools of other systems: imported, changed, and cut.
 //!
-//! What such a pool must hold is learnt from reading it: before it is taken over, and after each step
-//! of what is done to it. After a cut it holds what one of two neighbouring steps has left, never less
-//! than what was synced.
+//! The expected content of such a pool is read from it: before the import, and after each step
+//! of its changes. After a cut it equals the state after one of two neighbouring steps, never older
+//! than the last sync.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -23,19 +23,19 @@ use crate::power_cut::verify_pool;
 
 /// When changes are made, in seconds since 1970.
 const CHANGE_TIME: i64 = 1_800_000_000;
-/// Of a longer file so many bytes are looked at at its ends.
+/// The bytes compared at each end of a longer file.
 const END_BYTES: u64 = 4 << 20;
 
-/// So many files of a file system are changed at most: all of a step has room in one group.
+/// The most files of a file system that are changed: all of a step fits in one txg.
 const MAX_CHANGED_FILES: usize = 600;
 
-/// A file system: its paths, and what is there. None: what is no file system, or is locked.
+/// A file system: its paths, and their states. None: another dataset type, or locked.
 type FilesystemContents = Option<BTreeMap<Vec<u8>, String>>;
 
-/// What all file systems and snapshots hold.
+/// The content of all file systems and snapshots.
 type PoolContents = BTreeMap<String, FilesystemContents>;
 
-/// A pool that was taken over and changed.
+/// A pool that was imported and changed.
 #[derive(Debug)]
 pub struct ForeignPool {
     name: String,
@@ -54,8 +54,8 @@ struct RecordedState {
 }
 
 impl ForeignPool {
-    /// Takes the pool on some drives over, changes it in two steps, and exports it; no more than `dirty`
-    /// bytes wait for a group. None: it cannot be taken over, or not all is well with it.
+    /// Imports the pool on some drives, changes it in two steps, and exports it; at most `dirty`
+    /// bytes are dirty. None: it cannot be imported, or is not healthy.
     pub fn new(
         name: &str,
         drives: Vec<MemoryDevice>,
@@ -123,7 +123,7 @@ impl ForeignPool {
         Ok(())
     }
 
-    /// Cuts it at a moment, and judges what is found.
+    /// Cuts it at a moment, and checks the result.
     pub fn verify_power_cut(&self, at: usize, way: u64) -> Result<(), String> {
         let storm = DiskArray::from_memory(self.array.journal().cut_power(at, way));
         self.verify_devices(at, &storm, way).map_err(|why| format!("cut at {at}, way {way}: {why}"))
@@ -156,7 +156,7 @@ impl ForeignPool {
         Ok(())
     }
 
-    /// The states that a pool which is found at a txg after so many requests may be in.
+    /// The possible states of a pool found at a txg after this many requests.
     fn allowed_states(&self, at: usize, txg: u64) -> Result<&[RecordedState], String> {
         let least = self
             .states
@@ -198,7 +198,7 @@ fn read_pool(pool: &RescuePool) -> Result<PoolContents, String> {
     }
     let mut all = PoolContents::new();
     for (name, kind) in names {
-        // what is there in part only is not shown as files, nor changed
+        // an incomplete dataset is neither shown as files nor changed
         let is_whole = kind != "bookmark" && matches!(pool.incomplete_kind(&name), Ok(None));
         let files = is_whole.then(|| pool.open_filesystem(&name).ok()).flatten();
         let seen = match files {
@@ -232,7 +232,7 @@ fn read_filesystem(
     Ok(seen)
 }
 
-/// What a file is and holds, but for its times, which the replay of a log sets.
+/// The type and content of a file without its times, which the replay of a log sets.
 fn describe_file(file: &File) -> Result<String, engine::files::Error> {
     let facts = file.stat();
     let mut sum = DefaultHasher::new();
@@ -274,8 +274,8 @@ fn describe_difference(expected: &PoolContents, found: &PoolContents) -> Option<
     Some(format!("{set}:{name} is {:?} instead of {:?}", found.get(path), expected.get(path)))
 }
 
-/// Deletes a third of the files, rewrites the midst of another and shortens the last; or deletes all.
-/// What a quota forbids is left.
+/// Deletes a third of the files, overwrites the middle of another and truncates the last; or
+/// deletes all. Changes that a quota forbids are skipped.
 fn change_pool(pool: &Pool, now: &PoolContents, all: bool, seed: u64) -> Result<(), String> {
     for (set, seen) in now {
         let (Some(seen), false) = (seen, set.contains('@')) else { continue };

@@ -1,16 +1,16 @@
-//! Pools whose power is cut at every write: what was synced must be there, and nothing half-done.
+//! Power cuts of pools at every write: synced data survives, and every state is consistent.
 //!
-//! A [`Workload`] is a row of operations: one of all the short ones there are, or a long one from
-//! a seed. [`Run`] lets it run on a pool over [`sim::DiskArray`] drives, and remembers after each sync
-//! what the pool must hold as of that txg, as a [`Model`] which shares no code with the pool says.
-//! A [`PowerCut`] is that run, a moment of it, and one of the ways in which the drives could be found
-//! after the power failed then; the pool must be one of those that it may be, `check` must find
-//! nothing, and it must be possible to take it over and go on.
+//! A [`Workload`] is a list of operations: one of all the short ones, or a long one from
+//! a seed. [`Run`] runs it on a pool over [`sim::DiskArray`] drives, and records after each sync
+//! the expected state as of that txg, from a [`Model`] that shares no code with the pool.
+//! A [`PowerCut`] is that run, a moment of it, and one possible content of the drives
+//! after a power failure then. The pool must have one of the possible states, `check` must find
+//! nothing, and the pool must be importable and usable.
 //!
 //! A cut is written as `SHAPE:WORKLOAD:AT:WAY`, such as `raidz1:e1207:31:5`. Failures print that;
-//! `POOLHOUSE_STORM` makes the test `replay` do it again and tell more.
+//! `POOLHOUSE_STORM` makes the test `replay` repeat it with more output.
 //!
-//! A [`ForeignPool`] is a pool that somebody else made, taken over and cut.
+//! A [`ForeignPool`] is a pool of another system, imported and cut.
 #![forbid(unsafe_code)]
 
 mod content;

@@ -1,4 +1,4 @@
-//! What a pool must hold: file systems and their snapshots.
+//! The expected content of a pool: file systems and their snapshots.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(crate) struct DatasetModel {
     pub(crate) origin: Option<String>,
 }
 
-/// What a pool must hold: its datasets by their full names.
+/// The expected content of a pool: its datasets by their full names.
 #[derive(Clone, Debug)]
 pub struct Model {
     pub(crate) datasets: BTreeMap<String, DatasetModel>,

@@ -1,4 +1,4 @@
-//! Operations: what they do to the model, and to the pool.
+//! Operations: their effects on the model, and on the pool.
 
 use std::sync::Arc;
 
@@ -16,8 +16,9 @@ use crate::model::{DatasetModel, Model};
 use crate::pool::POOL_CREATED_AT;
 use crate::tree::{OWNER_UID, Tree, parent_path};
 
-/// An operation on files. An extended attribute without a length goes; what is named is written while it
-/// has no name; what shares is new, and has what cannot be shared copied.
+/// An operation on files. An extended attribute without a length is removed; a named file is
+/// written before it gets its name; a clone is a new file, and blocks that cannot be shared are
+/// copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileOp {
     Create {
@@ -140,7 +141,7 @@ impl Op {
             }
             Self::Sync | Self::Fsync { .. } | Self::ToggleCheckpoint => {}
             Self::CreateDataset { dataset: set } => {
-                // its files are made at the time that the pool's own clock says
+                // its files are created at the time of the pool's own clock
                 model.datasets.insert(
                     set.clone(),
                     DatasetModel::new(Arc::new(Tree::new(POOL_CREATED_AT)), None),
@@ -162,7 +163,7 @@ impl Op {
             Self::Clone { dataset: set, snapshot: name, target: new } => {
                 let snapshots = &model.datasets[set].snapshots;
                 let found = snapshots.iter().find(|(known, _)| known == name);
-                let tree = Arc::clone(&found.expect("what is cloned is there").1);
+                let tree = Arc::clone(&found.expect("the clone's origin exists").1);
                 let origin = Some(format!("{set}@{name}"));
                 model.datasets.insert(new.clone(), DatasetModel::new(tree, origin));
             }
@@ -204,8 +205,8 @@ impl Op {
     }
 }
 
-/// Whether the pool has the feature for checkpoints. What its `compatibility` leaves out is not among the
-/// features that an upgrade would enable, so that those do not tell.
+/// Whether the pool has the feature for checkpoints. The features that an upgrade would enable do
+/// not tell, because its `compatibility` may exclude it.
 fn can_have_checkpoint(held: &Pool) -> bool {
     let has = |all: Vec<PoolProperty>| {
         all.iter().any(|it| it.name == "feature@zpool_checkpoint" && it.value != "disabled")

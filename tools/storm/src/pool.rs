@@ -117,7 +117,7 @@ impl PoolLayout {
     }
 }
 
-/// What is in a pool before a workload.
+/// The content of a pool before a workload.
 fn initial_ops() -> Vec<Op> {
     let path = |path: &str| path.to_owned();
     let write = |to: &str, length, seed| FileOp::Write { path: path(to), offset: 0, length, seed };
@@ -141,7 +141,7 @@ pub(crate) fn import_pool(devices: &[Arc<dyn Device>], seed: u64) -> Result<Pool
     import_rewound_pool(devices, Rewind::No, seed)
 }
 
-/// The same, as it was.
+/// The same, unchanged.
 pub(crate) fn import_rewound_pool(
     devices: &[Arc<dyn Device>],
     rewind: Rewind,
@@ -156,7 +156,7 @@ pub(crate) fn import_rewound_pool(
     }
 }
 
-/// The world outside, from a seed. One thread alone works on a sync, so that a run is the same
+/// An environment, from a seed. One thread alone works on a sync, so that a run is the same
 /// each time.
 pub(crate) fn environment(seed: u64) -> Environment {
     let chance = Mutex::new(Random::new(seed));
@@ -186,6 +186,6 @@ impl FromStr for PoolLayout {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|shape| shape.name() == text);
-        found.ok_or_else(|| format!("'{text}' is no shape"))
+        found.ok_or_else(|| format!("'{text}' is not a shape"))
     }
 }

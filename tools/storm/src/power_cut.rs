@@ -1,4 +1,4 @@
-//! One cut: the drives as they could be found, and what must be true of the pool on them.
+//! One cut: the possible content of the drives, and the checks of the pool on them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ use crate::{PoolLayout, Workload};
 pub struct PowerCut {
     /// The pool.
     pub layout: PoolLayout,
-    /// What ran on it.
+    /// The run.
     pub workload: Workload,
     /// After how many requests to the drives.
     pub after_requests: usize,
@@ -31,12 +31,12 @@ pub struct PowerCut {
     pub seed: u64,
 }
 
-/// What is wrong after a cut.
+/// A failed check after a cut.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// Which cut.
     pub cut: PowerCut,
-    /// What is wrong.
+    /// The error.
     pub reason: String,
 }
 
@@ -44,7 +44,7 @@ pub struct Failure {
 const TIME_AFTER_CUT: i64 = 1_800_000_000;
 
 impl Run {
-    /// Cuts the run at a moment, and judges what is found.
+    /// Cuts the run at a moment, and checks the result.
     pub fn verify_power_cut(&self, at: usize, way: u64) -> Result<(), Failure> {
         let drives = self.array.journal().cut_power(at, way);
         self.verify_devices(at, drives, way).map(drop).map_err(|why| {
@@ -56,16 +56,16 @@ impl Run {
         })
     }
 
-    /// Judges what is found on these of the drives after all that was done, every fault mended.
-    /// Gives of how many blocks drives are known to lack a part.
+    /// Checks the pool on these of the drives after the whole run, without faults.
+    /// Returns the number of blocks of which drives are known to lack a part.
     pub fn verify_final_state(&self, drives: &[usize]) -> Result<u64, String> {
         let disks = self.array.disks();
         let found = drives.iter().map(|index| disks[*index].memory()).collect();
         self.verify_devices(self.array.journal().len(), found, 0)
     }
 
-    /// Takes the pool back by so many groups after all that was done, and judges what is there then, and
-    /// whether it goes on from there. False where there are not so many.
+    /// Rewinds the pool by this many txgs after the whole run, and checks its state, and
+    /// that it works on from there. False if there are not that many.
     pub fn verify_rewind(&self, groups: u64, way: u64) -> Result<bool, String> {
         let drives = self.array.disks().iter().map(|disk| disk.memory()).collect();
         let storm = DiskArray::from_memory(drives);
@@ -92,7 +92,7 @@ impl Run {
         let last = self.steps.last().map(|step| &step.model).ok_or("nothing was done")?;
         let newest = KnownState { model: last.clone(), are_times_known: true }.into_allowed();
         let done = verify_further_use(&held, &storm, (found, Some(&newest)), way);
-        done.map_err(|why| format!("after it was taken back to txg {txg}: {why}"))?;
+        done.map_err(|why| format!("after it was rewound to txg {txg}: {why}"))?;
         Ok(true)
     }
 
@@ -116,7 +116,8 @@ impl Run {
         let Some(found) = found else { return Err(format!("txg {txg}: {}", wrong.join("\nor "))) };
         let stale = verify_pool(&pool).map_err(|why| format!("txg {txg}: {why}"))?;
         drop(pool);
-        let held = import_pool(&devices, way).map_err(|why| format!("cannot be held: {why}"))?;
+        let held =
+            import_pool(&devices, way).map_err(|why| format!("cannot be imported: {why}"))?;
         compare_imported_pool(&held, &found).map_err(|why| format!("txg {txg}: {why}"))?;
         if !way.is_multiple_of(4) {
             return Ok(stale);
@@ -126,7 +127,7 @@ impl Run {
     }
 }
 
-/// What a pool holds, as far as it is known.
+/// The content of a pool, as far as it is known.
 struct KnownState {
     model: Model,
     /// Whether the times of files are known.
@@ -138,7 +139,7 @@ fn open_pool(devices: &[Arc<dyn Device>]) -> Result<RescuePool, String> {
     search.open(POOL, &OpenOptions::default()).map_err(|error| format!("cannot be opened: {error}"))
 }
 
-/// Whether the pool holds what it must, snapshots included; gives which of what it may hold.
+/// Whether the pool has an expected state, snapshots included; returns which one.
 fn compare_rescue_pool(pool: &RescuePool, allowed: &AllowedState) -> Result<KnownState, String> {
     let expected = allowed.model.all_trees();
     let mut found = Vec::new();
@@ -181,13 +182,14 @@ fn compare_rescue_pool(pool: &RescuePool, allowed: &AllowedState) -> Result<Know
     Ok(found)
 }
 
-/// Whether the pool that is held shows what it must.
+/// Whether the imported pool shows the expected state.
 fn compare_imported_pool(held: &Pool, expected: &KnownState) -> Result<(), String> {
     for (name, set) in &expected.model.datasets {
-        let fs = held.filesystem(name).map_err(|error| format!("{name}, held: {error}"))?;
-        let seen = read_file_states(fs.reader()).map_err(|why| format!("{name}, held: {why}"))?;
+        let fs = held.filesystem(name).map_err(|error| format!("{name}, imported: {error}"))?;
+        let seen =
+            read_file_states(fs.reader()).map_err(|why| format!("{name}, imported: {why}"))?;
         if let Some(wrong) = differences(&set.tree.file_states(), &seen, expected.are_times_known) {
-            return Err(format!("{name}, held:\n  {wrong}"));
+            return Err(format!("{name}, imported:\n  {wrong}"));
         }
     }
     Ok(())
@@ -220,8 +222,8 @@ fn describe_findings(findings: &Findings) -> String {
     format!("check: {}", wrong.join("\n  "))
 }
 
-/// Whether the pool can be changed after the cut, and the power fail again meanwhile. What the drives
-/// hold before is `newest`, if the pool was taken back from there.
+/// Whether the pool can be changed after the cut, with another power failure meanwhile. The content
+/// of the drives before is `newest`, if the pool was rewound from there.
 fn verify_further_use(
     held: &Pool,
     storm: &DiskArray,

@@ -1,4 +1,4 @@
-//! A workload on a pool, and what the pool must hold as of each txg.
+//! A workload on a pool, and the expected state of the pool as of each txg.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -12,7 +12,7 @@ use crate::pool::{BasePool, import_pool};
 use crate::tree::Tree;
 use crate::{PoolLayout, Workload};
 
-/// An operation that was done, and what the pool must hold after it.
+/// A finished operation, and the expected state after it.
 #[derive(Debug)]
 pub(crate) struct Step {
     /// How many requests there were when it began.
@@ -31,7 +31,7 @@ pub struct Run {
     pub(crate) layout: PoolLayout,
     pub(crate) workload: Workload,
     pub(crate) array: DiskArray,
-    /// What was done; the first is the pool before.
+    /// The finished operations; the first is the pool before.
     pub(crate) steps: Vec<Step>,
 }
 
@@ -71,7 +71,7 @@ impl Run {
             op.apply_to_model(&mut model, now);
             let (mut to, mut txg) = (run.array.journal().len(), pool.txg());
             if trouble.is_some() {
-                // whether what was begun is there is known to the drives alone
+                // whether an unfinished operation is there is known to the drives alone
                 (to, txg) = (usize::MAX, txg + 1);
             }
             run.steps.push(Step {
@@ -88,7 +88,7 @@ impl Run {
         Ok((run, None))
     }
 
-    /// What was done.
+    /// The finished operations.
     pub fn ops(&self) -> impl Iterator<Item = &Op> {
         self.steps.iter().skip(1).map(|step| &step.op)
     }
@@ -98,8 +98,8 @@ impl Run {
         self.array.journal().len() + 1
     }
 
-    /// What a pool that is found at a txg after so many requests may hold; an error where it may
-    /// not be at that txg.
+    /// The possible states of a pool found at a txg after this many requests; an error if it cannot
+    /// be at that txg.
     pub(crate) fn allowed_states(&self, at: usize, txg: u64) -> Result<Vec<AllowedState>, String> {
         let least =
             self.steps.iter().filter(|step| step.requests_after <= at).map(|step| step.txg).max();
@@ -114,8 +114,8 @@ impl Run {
         Ok(bases.map(|base| self.allowed_with_logs(at, base)).collect())
     }
 
-    /// After which steps the pool may be as of a txg: after the one that wrote it, whose own change may
-    /// be in it, or be the first behind it.
+    /// The steps after which the pool may be as of a txg: after the one that wrote it, whose own
+    /// change may be in it, or be the first behind it.
     fn steps_around_txg(&self, txg: u64) -> Option<RangeInclusive<usize>> {
         let by = self.steps.iter().position(|step| step.txg >= txg)?;
         let step = &self.steps[by];
@@ -123,14 +123,14 @@ impl Run {
         Some(by.saturating_sub(usize::from(unsure))..=by)
     }
 
-    /// What the pool may hold as of a txg that was on the drives during the run, without what logs say.
+    /// The possible states as of a txg that was on the drives during the run, without intent logs.
     pub(crate) fn models_at_txg(&self, txg: u64) -> Vec<&Model> {
         let bases = self.steps_around_txg(txg).filter(|_| txg >= self.steps[0].txg);
         bases.into_iter().flatten().map(|base| &self.steps[base].model).collect()
     }
 
-    /// What a pool that holds the state after step `base` may hold with what its logs say: all
-    /// that was fsynced until then, and maybe what was just being fsynced.
+    /// The possible states of a pool at step `base` with its intent logs: all fsynced changes until
+    /// then, and maybe the change that was being fsynced.
     fn allowed_with_logs(&self, at: usize, base: usize) -> AllowedState {
         let later = || (base + 1..).zip(self.steps.iter().skip(base + 1));
         let model = &self.steps[base].model;
@@ -156,11 +156,11 @@ impl Run {
     }
 }
 
-/// What a pool may hold.
+/// A possible state of a pool.
 pub(crate) struct AllowedState {
     /// As of its txg.
     pub(crate) model: Model,
-    /// What each file system may hold with what its log says; whether that is the state as of the
-    /// txg, to the times of files, which logs do not have.
+    /// The possible states of each file system with its log; whether that is the state as of the
+    /// txg, including the times of files, which logs do not have.
     pub(crate) heads: BTreeMap<String, Vec<(Arc<Tree>, bool)>>,
 }

@@ -1,4 +1,4 @@
-//! What a file system must hold: the plainest thing that behaves as POSIX says.
+//! The expected content of a file system: the simplest model of POSIX.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) struct Tree {
     next_id: u32,
 }
 
-/// The owner of what is made.
+/// The owner of new files.
 pub(crate) const OWNER_UID: u32 = 1000;
 
 impl Tree {
@@ -115,7 +115,7 @@ impl Tree {
         self.set_mtime(parent_path(to), now);
     }
 
-    /// Takes away a name, and the file with its last.
+    /// Removes a name, and the file with its last.
     pub(crate) fn unlink(&mut self, path: &str, now: i64) {
         self.remove_name(path);
         self.set_mtime(parent_path(path), now);
@@ -163,7 +163,7 @@ impl Tree {
         Arc::make_mut(node.expect("every name has its node"))
     }
 
-    /// What someone who looks at it sees.
+    /// Its visible state.
     pub(crate) fn file_states(&self) -> BTreeMap<String, FileState> {
         let mut first: BTreeMap<u32, &str> = BTreeMap::new();
         let see = |(path, id): (&String, &u32)| (path.clone(), *id);

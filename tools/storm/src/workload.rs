@@ -18,7 +18,7 @@ pub enum Workload {
     Long(u64),
     /// The same, and many on extended attributes.
     Xattrs(u64),
-    /// The same, and many of which no record of a log tells.
+    /// The same, with many operations without log record.
     Unlogged(u64),
     /// The same, and some that make or discard a checkpoint of the pool.
     Checkpoints(u64),
@@ -41,9 +41,9 @@ const FILE_NAMES: [&str; 5] = [
     "a name that is long enough for no micro entry, \
     as micro tables hold names of up to forty-nine bytes only, so that the table grows fat",
 ];
-/// What extended attributes are called.
+/// The names of extended attributes.
 const XATTR_NAMES: [&str; 3] = ["user.a", "user.b", "user.c"];
-/// What datasets and snapshots are called.
+/// The names of datasets and snapshots.
 const DATASET_NAMES: [&str; 4] = ["w", "x", "y", "z"];
 
 impl Workload {
@@ -85,7 +85,7 @@ impl Workload {
         }
     }
 
-    /// The operation at a place of the row, on what is there then.
+    /// The operation at an index of the list, on the present files.
     pub(crate) fn op(self, place: usize, model: &Model, chance: &mut Random) -> Op {
         let root = model.datasets.keys().next().cloned().unwrap_or_default();
         match self {
@@ -177,7 +177,7 @@ fn file_op(kind: u64, set: &str, model: &Model, chance: &mut Random) -> Op {
             mode: u32::try_from(chance.next_below(0o1000)).unwrap_or(0),
             owner: 1000 + u32::try_from(chance.next_below(3)).unwrap_or(0),
         },
-        // so much that whole blocks go to the drives before their group is written
+        // enough that whole blocks are written eagerly
         (12, Some(_), _) => {
             let at = chance.next_below(size + 6000);
             let length = 140_000 + random_index(chance, 20_000);
@@ -189,7 +189,7 @@ fn file_op(kind: u64, set: &str, model: &Model, chance: &mut Random) -> Op {
     Op::File { dataset: set.to_owned(), op: act }
 }
 
-/// An extended attribute is set, or removed. Long ones have no room with the others of a file.
+/// An extended attribute is set, or removed. Long ones do not fit with the others of a file.
 fn xattr_op(set: &str, model: &Model, chance: &mut Random) -> Op {
     let tree = model.tree(set);
     let all = tree.paths(|what| !matches!(what, FileContent::Symlink(_)));
@@ -202,8 +202,8 @@ fn xattr_op(set: &str, model: &Model, chance: &mut Random) -> Op {
     Op::File { dataset: set.to_owned(), op: act }
 }
 
-/// Something is done of which no record of a log tells: a file that had no name gets one, shares the
-/// blocks of another, or gets an attribute without a value.
+/// An operation without log record: a nameless file gets a name, clones the blocks of another, or
+/// gets an attribute without a value.
 fn unlogged_op(set: &str, model: &Model, chance: &mut Random) -> Op {
     let tree = model.tree(set);
     let files = tree.paths(|what| matches!(what, FileContent::File(_)));
@@ -311,7 +311,7 @@ impl FromStr for Workload {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("'{text}' is no workload");
+        let bad = || format!("'{text}' is not a workload");
         let (kind, number) = text.split_at_checked(1).ok_or_else(bad)?;
         let number = number.parse().map_err(|_| bad())?;
         match kind {

@@ -1,8 +1,7 @@
-//! House keeping that is checked by tests: floors, tidy, the picture of the house.
+//! Rules of the repository that tests check: floors, tidy, the picture of the floors.
 //!
 //! Every rule here is run by `cargo test -p xtask` as well as by `cargo xtask RULE`, so that
-//! `make test` is everything. Nothing here knows the code it looks at: no crate of the house is
-//! imported.
+//! `make test` runs all. This crate imports no other crate of the repository.
 #![forbid(unsafe_code)]
 
 pub mod floors;
@@ -15,12 +14,12 @@ pub mod workspace;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A rule of the house that is not kept.
+/// A broken rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Violation {
     /// The file (with its line, where there is one) or crate.
     pub location: String,
-    /// What is wrong, and what to do.
+    /// The problem, and the next step.
     pub message: String,
 }
 
@@ -45,7 +44,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("tools/xtask").to_owned()
 }
 
-/// A path as it is said in messages: relative to the root.
+/// A path for messages: relative to the root.
 pub fn relative_path(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).display().to_string()
 }

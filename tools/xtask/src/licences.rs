@@ -1,4 +1,4 @@
-//! The licences of what is linked into the program: each dependency's expression must be met by `deny.toml`.
+//! The licences of linked packages: `deny.toml` must allow each dependency's expression.
 //!
 //! The expressions are those of SPDX: identifiers with AND, OR, WITH and brackets. `cargo tree` names them, so that
 //! nothing has to be installed for it.
@@ -37,7 +37,7 @@ fn read_allowed(path: &Path) -> Result<Vec<String>, Vec<Violation>> {
 fn refused_packages(lines: &str, allowed: &[String]) -> Vec<Violation> {
     let mut refused = std::collections::BTreeMap::new();
     for line in lines.lines() {
-        // cargo marks what it has shown before
+        // cargo marks packages that it has shown before
         let line = line.trim_end_matches(" (*)");
         let Some((package, licence)) = line.split_once('\t') else { continue };
         // our own crates have a path
@@ -78,7 +78,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// `ALL OR ALL ...`; none: it is no expression.
+/// `ALL OR ALL ...`; none: it is not an expression.
 fn any(words: &mut Words<'_>, allowed: &[String]) -> Option<bool> {
     let mut met = all(words, allowed)?;
     while words.take_if("OR") {

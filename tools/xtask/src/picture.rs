@@ -10,7 +10,7 @@ const FILE: &str = "ARCHITECTURE.md";
 const BEGIN: &str = "<!-- floors: drawn by `cargo xtask picture` -->\n";
 const END: &str = "<!-- end of floors -->";
 
-/// Whether the picture shows the house as it is.
+/// Checks that the picture equals the crates.
 pub fn check(root: &Path) -> Result<(), Vec<Violation>> {
     let (old, new) = current_and_redrawn(root)?;
     if old == new {
@@ -19,7 +19,7 @@ pub fn check(root: &Path) -> Result<(), Vec<Violation>> {
     Err(vec![Violation::new(FILE, "the picture of the floors is stale: run `cargo xtask picture`")])
 }
 
-/// Draws the picture anew.
+/// Redraws the picture.
 pub fn redraw(root: &Path) -> Result<(), Vec<Violation>> {
     let (_, new) = current_and_redrawn(root)?;
     std::fs::write(root.join(FILE), new)
@@ -35,14 +35,14 @@ fn current_and_redrawn(root: &Path) -> Result<(String, String), Vec<Violation>> 
     Ok((old, new))
 }
 
-/// The text with what stands between the markers replaced.
+/// The text with the part between the markers replaced.
 fn replace_drawing(text: &str, picture: &str) -> Option<String> {
     let (before, rest) = text.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
     Some(format!("{before}{BEGIN}{picture}{END}{after}"))
 }
 
-/// One line a crate, the highest floor first, as a house is seen.
+/// One line a crate, the highest floor first.
 fn draw_floors(crates: &[Crate]) -> String {
     let width = crates.iter().map(|each| each.description.len()).max().unwrap_or_default();
     let mut text = format!("\n```text\nfloor  {:<11} {:<width$}  imports\n", "crate", "what it is");

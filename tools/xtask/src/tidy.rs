@@ -4,25 +4,27 @@ mod arithmetic;
 mod compat;
 mod drawing;
 mod names;
+mod prose;
 mod ratchet;
 mod recipes;
 mod rust;
 mod text;
+mod tour;
 
 use std::path::{Path, PathBuf};
 
 use crate::workspace::{self, Crate};
 use crate::{Violation, relative_path};
 
-/// The lowest floor of the house proper: below it nothing is printed.
+/// The lowest floor that may print.
 const PRINTING_FLOOR: i64 = 13;
-/// The door: below it there is no clock, randomness or environment.
+/// The lowest floor that may use clock, randomness or environment.
 const ENVIRONMENT_FLOOR: i64 = 11;
 /// Crates in which a bare `u64` is the business itself, or `unsafe` is confined.
 const BARE_NUMBER_CRATES: [&str; 3] = ["ondisk", "simd", "geometry"];
 const UNSAFE_CRATES: [&str; 4] = ["simd", "device", "fusedev", "heap"];
 
-/// A Rust file, and what it may do by where it stands.
+/// A Rust file, and its permissions by its place.
 #[expect(clippy::struct_excessive_bools, reason = "each is a permission of its own")]
 #[derive(Debug, Clone)]
 pub(crate) struct SourceFile {
@@ -31,7 +33,7 @@ pub(crate) struct SourceFile {
     pub(crate) text: String,
     /// Code of tests, examples and benches: lengths are not counted, printing is allowed.
     pub(crate) is_test: bool,
-    /// Says in its first lines that a program wrote it.
+    /// It says in its first lines that a program wrote it.
     pub(crate) is_generated: bool,
     pub(crate) may_print: bool,
     pub(crate) may_use_environment: bool,
@@ -46,11 +48,14 @@ pub fn check(root: &Path) -> Result<(), Vec<Violation>> {
     violations.extend(ratchet::check(&allowed, &sizes));
     violations.extend(compat::check(root, &files));
     violations.extend(recipes::check(root));
+    violations.extend(tour::check(root));
+    violations.extend(prose::check_documents(root));
+    violations.extend(prose::check_commits(root));
     violations.sort();
     if violations.is_empty() { Ok(()) } else { Err(violations) }
 }
 
-/// Takes from the ratchet what is no longer needed.
+/// Removes unneeded entries from the ratchet.
 pub fn tighten(root: &Path) -> Result<(), Vec<Violation>> {
     let (_, sizes, _) = measure(root)?;
     ratchet::tighten(root, &sizes)
@@ -80,6 +85,7 @@ fn measure(root: &Path) -> Result<Measurement, Vec<Violation>> {
     for file in &files {
         violations.extend(text::check(file));
         violations.extend(names::check(file));
+        violations.extend(prose::check(file));
         if file.path.starts_with("storage/ondisk/src/") {
             violations.extend(drawing::check(file));
         }

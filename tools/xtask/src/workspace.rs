@@ -10,22 +10,22 @@ use crate::Violation;
 /// The folders whose sub-folders are crates.
 const CRATE_DIRS: [&str; 4] = ["storage", "sharing", "house", "tools"];
 
-/// A crate of the house.
+/// A crate of the workspace.
 #[derive(Debug, Clone)]
 pub struct Crate {
     /// Its name.
     pub name: String,
     /// Its folder.
     pub dir: PathBuf,
-    /// What it is, in a line.
+    /// Its description in one line.
     pub description: String,
-    /// Its floor, if it states one.
+    /// Its floor, if it has one.
     pub floor: Option<i64>,
-    /// The crates of the house that it imports, tests not counted.
+    /// The crates of the workspace that it imports, tests not counted.
     pub imports: BTreeSet<String>,
 }
 
-/// All crates of the house, sorted by floor, then name.
+/// All crates of the workspace, sorted by floor, then name.
 pub fn load_crates(root: &Path) -> Result<Vec<Crate>, Vec<Violation>> {
     let mut found = Vec::new();
     for wing in CRATE_DIRS {

@@ -35,7 +35,7 @@ fn messages_come_once_and_when_worse() {
 }
 
 #[test]
-fn short_absence_is_no_end() {
+fn short_absence_does_not_end_an_alert() {
     let mut store = AlertStore::default();
     store.update(vec![condition(Severity::Warning, 1)], |_| true, 0);
     assert!(store.update(Vec::new(), |_| true, 100).is_empty());

@@ -39,7 +39,7 @@ pub(crate) enum Request {
     Get(String),
 }
 
-/// Reads a request for a device. None: it is for others, or it is no request.
+/// Reads a request for a device. None: it is for others, or it is not a request.
 pub(crate) fn parse(bytes: &[u8], device: &Device) -> Option<Request> {
     let text = std::str::from_utf8(bytes.get(..bytes.len().min(MAX_REQUEST))?).ok()?;
     let document = Document::parse(text).ok()?;
@@ -77,7 +77,7 @@ impl Device {
 /// Writes the messages of a device, which it numbers.
 pub(crate) struct MessageWriter {
     device: Device,
-    /// Tells this start of the device from earlier ones: seconds since 1970.
+    /// Distinguishes this start of the device from earlier ones: seconds since 1970.
     instance: u32,
     port: u16,
     count: u32,
@@ -188,7 +188,7 @@ impl MessageWriter {
     }
 }
 
-/// Text as XML has it. Characters that XML does not allow are left out.
+/// Text in the form of XML. Characters that XML does not allow are left out.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars().filter(|c| !c.is_control()) {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_are_no_requests() {
+    fn other_bytes_are_not_requests() {
         let expanding = b"<!DOCTYPE a [<!ENTITY b \"cccc\">]><a>&b;&b;</a>";
         let long = vec![b'<'; 1 << 20];
         for bytes in [&b""[..], b"<", b"GET / HTTP/1.1\r\n", &[0xff, 0xfe], expanding, &long] {

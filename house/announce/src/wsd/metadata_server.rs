@@ -1,4 +1,4 @@
-//! The HTTP server that tells Windows the name of the computer.
+//! The HTTP server from which Windows gets the name of the computer.
 //!
 //! A request is a POST with a SOAP message. Each connection has one request, of bounded size, time and number.
 
@@ -102,7 +102,7 @@ fn read_request(from: &mut Incoming) -> io::Result<Vec<u8>> {
     Ok(body)
 }
 
-/// The length of the body that a head tells; 0 without one.
+/// The length of the body according to its header; 0 without one.
 fn content_length(head: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(head).ok()?;
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));

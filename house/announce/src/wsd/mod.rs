@@ -5,7 +5,7 @@
 //! TCP 5357   one listener an address  the name of the computer, for clients that saw an answer
 //! ```
 //!
-//! Answers have a TTL of 1: they never leave the network, so that nobody elsewhere can be flooded with them.
+//! Replies have a TTL of 1: they never leave the network, so that they cannot flood other networks.
 
 mod message;
 mod metadata_server;
@@ -43,7 +43,7 @@ impl Default for WsdPorts {
     }
 }
 
-/// A computer that Windows finds. It says goodbye when it is dropped.
+/// A computer that Windows finds. It sends a Bye when it is dropped.
 pub struct WsDiscovery {
     shared: Arc<Shared>,
     metadata: MetadataServer,
@@ -132,11 +132,11 @@ impl Shared {
         self.addresses.iter().find(|address| *address == local.ip()).copied()
     }
 
-    /// Sends a message to everybody, by each address.
+    /// Sends a multicast message from each address.
     fn multicast(&self, message: impl Fn(&mut MessageWriter, Ipv4Addr) -> String) {
         for address in &self.addresses {
             let text = message(&mut self.writer.lock(), *address);
-            // clients that miss this ask
+            // clients that miss this send a probe
             let sent = || {
                 let socket = socket2::SockRef::from(&self.socket);
                 socket.set_multicast_if_v4(address)?;

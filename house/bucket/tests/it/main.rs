@@ -1,4 +1,4 @@
-//! The promises of a store, tested on a folder and on a service with the protocol of S3.
+//! The guarantees of a store, tested on a folder and on a service with the S3 protocol.
 
 mod server;
 
@@ -11,7 +11,7 @@ use bucket::S3Access;
 use engine::backup::{ObjectStore, StoreError};
 use server::Server;
 
-/// A folder that goes away in the end.
+/// A folder that is removed at the end.
 struct TempDir(PathBuf);
 
 impl TempDir {
@@ -86,7 +86,7 @@ fn bucket_stores_reads_lists_and_deletes_objects() {
 /// bucket named `bucket`.
 #[test]
 #[ignore = "needs a running service, as moto or versitygw"]
-fn other_services_keep_the_promises_of_a_store() {
+fn other_services_meet_the_guarantees_of_a_store() {
     let access = S3Access::from_variables(&|name| std::env::var(name).ok()).unwrap();
     let location = format!("s3://bucket/{}", std::process::id());
     check_store(&*bucket::open(&location, true, Some(&access)).unwrap());
@@ -97,7 +97,7 @@ fn requests_to_buckets_are_repeated() {
     let server = Server::start();
     server.state.failing_period.store(3, Ordering::Relaxed);
     check_store(&*server.store());
-    // the request was done, and its answer was lost
+    // the request was done, and its reply was lost
     let server = Server::start();
     server.state.failing_period.store(2, Ordering::Relaxed);
     server.state.fails_late.store(1, Ordering::Relaxed);

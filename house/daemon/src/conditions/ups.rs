@@ -16,7 +16,7 @@ pub(super) fn find(status: Option<&UpsStatus>) -> Vec<Condition> {
 fn power_failure(status: &UpsStatus) -> Option<Condition> {
     let (severity, level, sentence) = match status.stage {
         Stage::Normal => return None,
-        Stage::OnBattery => (Severity::Warning, 0, "All work goes on."),
+        Stage::OnBattery => (Severity::Warning, 0, "All work continues."),
         Stage::Quiet => (Severity::Warning, 1, "Scrubs and replication wait for line power."),
         Stage::ShutDown => {
             (Severity::Critical, 0, "The pools are closed, and this machine shuts down.")

@@ -1,4 +1,4 @@
-//! The addresses on which a service listens, as the configuration has them.
+//! The addresses on which a service listens, from the configuration.
 //!
 //! ```toml
 //! listen = "192.168.1.5:8080"

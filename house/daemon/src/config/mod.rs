@@ -1,4 +1,4 @@
-//! The configuration file, `config.toml`: its sections, and what is wrong with them.
+//! The configuration file, `config.toml`: its sections, and messages about mistakes.
 //!
 //! ```toml
 //! [web]                          # the API on TCP
@@ -11,9 +11,9 @@
 //! [fans]                         # see the crate `fans`
 //! ```
 //!
-//! A section belongs to a service, which knows its fields: a new service brings its section along. A section
-//! of a service that this version does not have is refused, never ignored. Shares of all protocols are in
-//! `[[share]]`, see `shares::entry`.
+//! A section belongs to a service, which knows its fields: a new service adds its section. A
+//! section of a service that this version does not have is refused, never ignored. Shares of all
+//! protocols are in `[[share]]`, see `shares::entry`.
 
 mod listen;
 mod store;
@@ -58,7 +58,7 @@ pub(crate) fn check_section<T: DeserializeOwned>(item: &Item) -> Vec<SectionProb
 }
 
 fn read_section<T: DeserializeOwned>(item: Item) -> Result<T, toml_edit::de::Error> {
-    // the parser makes no item that is no value
+    // the parser makes no item that is not a value
     let value = item.into_value().unwrap_or_else(|_| Value::InlineTable(InlineTable::new()));
     T::deserialize(value.into_deserializer())
 }
@@ -127,7 +127,7 @@ impl Config {
         span.map(|span| line_of(self.text(), span.start))
     }
 
-    /// The text of the file; nothing if there is no file.
+    /// The text of the file; empty if the file does not exist.
     pub(crate) fn text(&self) -> &str {
         self.document.as_ref().map_or("", Document::raw)
     }

@@ -1,6 +1,7 @@
 //! The configuration in effect: read at the start, and again when the file changes.
 //!
-//! A file with mistakes does not take effect: the daemon keeps what it had, and says why.
+//! A file with mistakes does not take effect: the daemon keeps the old configuration, and reports
+//! the reason.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -29,7 +30,7 @@ struct State {
     problems: Vec<ConfigProblem>,
 }
 
-/// Inode, size and time of change; nothing if there is no file.
+/// Inode, size and time of change; none if the file does not exist.
 type FileVersion = Option<(u64, u64, i64, i64)>;
 
 impl ConfigStore {
@@ -110,7 +111,7 @@ fn read(path: &Path) -> std::result::Result<Config, Vec<ConfigProblem>> {
     Config::parse(&text)
 }
 
-/// The text of the file; nothing if there is no file.
+/// The text of the file; empty if the file does not exist.
 fn read_text(path: &Path) -> std::io::Result<String> {
     match fs::read_to_string(path) {
         Err(why) if why.kind() == ErrorKind::NotFound => Ok(String::new()),

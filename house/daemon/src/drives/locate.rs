@@ -1,4 +1,4 @@
-//! Drives whose lights blink, so that a person finds them.
+//! Drives whose lights blink, so that a person can find them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

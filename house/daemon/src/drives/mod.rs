@@ -1,8 +1,8 @@
-//! The drive monitor: it looks at every drive at an interval, and keeps what it saw.
+//! The drive monitor: it reads the health of every drive at an interval, and keeps the results.
 //!
-//! A thread of its own reads the drives one after the other; a drive that hangs delays the others, and nothing
-//! else. Everybody else reads the last look from memory. Histories are in the folder `drives` of the state
-//! directory.
+//! A thread of its own reads the drives one after the other; a drive that hangs delays the others,
+//! and nothing else. All others read the last results from memory. Histories are in the folder
+//! `drives` of the state directory.
 
 mod config;
 mod locate;
@@ -38,7 +38,7 @@ pub(crate) struct DriveMonitor {
     locator: Locator,
     log: Arc<Log>,
     state: Mutex<State>,
-    /// Wakes the thread, and those that wait for a look.
+    /// Wakes the thread, and those that wait for a reading.
     changed: Condvar,
 }
 
@@ -47,7 +47,7 @@ struct State {
     config: HealthConfig,
     bays: BayMap,
     drives: Vec<WatchedDrive>,
-    /// The number of looks that were asked for, and of those that ended.
+    /// The number of requested readings, and of finished ones.
     requested: u64,
     done: u64,
     is_stopped: bool,
@@ -96,7 +96,7 @@ impl DriveMonitor {
         Self { host, store, hung, locator, log, state, changed: Condvar::new() }
     }
 
-    /// Takes over the configuration, and looks at all drives if it changed.
+    /// Sets the configuration, and reads all drives if it changed.
     pub(crate) fn configure(&self, config: HealthConfig) {
         let mut state = self.state.lock();
         if state.config != config {
@@ -106,7 +106,7 @@ impl DriveMonitor {
         }
     }
 
-    /// Takes over the map of bays.
+    /// Sets the map of bays.
     pub(crate) fn set_bays(&self, bays: BayMap) {
         self.state.lock().bays = bays;
     }
@@ -191,10 +191,10 @@ impl DriveMonitor {
         }
     }
 
-    /// Takes over a report, and adds it to the history.
+    /// Stores a report, and adds it to the history.
     fn take_report(&self, watched: &mut WatchedDrive, report: SmartReport) {
         let now = unix_seconds();
-        // another drive may have come in the place of one whose serial number the kernel does not know
+        // another drive may be in the place of one whose serial number the kernel does not know
         let is_first = watched.report.as_ref().is_none_or(|old| old.serial != report.serial);
         watched.read_at = Some(now);
         watched.unreadable = None;
@@ -281,7 +281,7 @@ impl DriveMonitor {
             Err(why) => format!("drive {id}: no {} self-test: {why}", kind.as_str()),
         };
         self.log.write_line(&line);
-        // a drive that cannot test itself is asked again when the next test is due
+        // a drive that cannot test itself is tried again when the next test is due
         let mut state = self.state.lock();
         let watched = state.drives.iter_mut().find(|it| it.device.name == device.name);
         if let Some(watched) = watched {

@@ -39,7 +39,7 @@ const CALIBRATION_RESERVE: f64 = 3.0;
 pub(crate) struct FanMonitor {
     log: Arc<Log>,
     state: MonitorState<FansConfig, FanStatus>,
-    /// Held while fans are set, so that a calibration is alone.
+    /// Locked while fans are set, so that a calibration is alone.
     setting: Mutex<()>,
     watchdog: Mutex<Option<Watchdog>>,
 }
@@ -63,7 +63,7 @@ impl FanMonitor {
         }
     }
 
-    /// Takes over the configuration.
+    /// Sets the configuration.
     pub(crate) fn configure(&self, config: FansConfig) -> Result<()> {
         if let Some(why) = config.problem() {
             // the fans stay as they were configured
@@ -108,7 +108,7 @@ impl FanMonitor {
             if self.state.is_stopped() {
                 return;
             }
-            let mut status = session.look();
+            let mut status = session.read_and_control();
             status.has_watchdog = self.report_life();
             drop(setting);
             if status.faults != session.faults {
@@ -137,7 +137,7 @@ impl FanMonitor {
         }
     }
 
-    /// Tells the watchdog that the daemon lives. Returns whether it was heard.
+    /// Sends the watchdog a heartbeat. Returns whether it was received.
     fn report_life(&self) -> bool {
         self.watchdog.lock().as_mut().is_some_and(Watchdog::report_life)
     }
@@ -165,7 +165,7 @@ impl FanMonitor {
             std::thread::sleep(SETTLE);
             port.rpm().ok_or_else(|| "the fan has no tachometer".to_owned())
         });
-        // the control goes on from full speed, also after an error
+        // the control continues from full speed, also after an error
         let _ = port.set_percent(100);
         found.map_err(|why| Error::refused_error(format!("fan {name}: {why}")))
     }
@@ -173,7 +173,7 @@ impl FanMonitor {
 
 impl Session {
     /// Makes a look: reads, decides, sets.
-    fn look(&mut self) -> FanStatus {
+    fn read_and_control(&mut self) -> FanStatus {
         let hwmon = Hwmon::new(&self.config.hwmon);
         let ports: Vec<_> = self.config.fan.iter().map(|fan| hwmon.find(fan)).collect();
         let rpm = |port: &std::result::Result<FanPort, HwmonError>| port.as_ref().ok()?.rpm();

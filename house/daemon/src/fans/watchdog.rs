@@ -1,4 +1,5 @@
-//! The watchdog of the fans: a process that outlives the daemon, and sets full speed when it hears no more from it.
+//! The watchdog of the fans: a process that outlives the daemon, and sets full speed when
+//! heartbeats stop.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -8,7 +9,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// The time without a sign of life after which the daemon counts as hung. The longest interval is a minute.
+/// The time without a heartbeat after which the daemon counts as hung. The longest interval is a
+/// minute.
 const SILENCE: Duration = Duration::from_mins(3);
 
 /// The daemon's end of the watchdog.
@@ -30,7 +32,7 @@ impl Watchdog {
         Ok(Self { child, pipe })
     }
 
-    /// Tells the process that the daemon lives. Returns whether it was heard.
+    /// Sends the process a heartbeat. Returns whether it was received.
     pub(super) fn report_life(&mut self) -> bool {
         self.pipe.as_mut().is_some_and(|pipe| pipe.write_all(b".").is_ok())
     }
@@ -44,7 +46,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// The work of the watchdog process: reads signs of life from standard input until there are none, and sets the
+/// The watchdog process: reads heartbeats from standard input until they stop, and sets the
 /// fans to full speed. Returns a sentence for each that could not be set.
 pub fn watch(pwms: &[PathBuf]) -> Vec<String> {
     // it may lead a session already

@@ -78,7 +78,7 @@ fn add_pool(metrics: &mut Metrics, report: &PoolReport) {
     let pool: &PoolStatus = &report.status;
     let labels = [("pool", pool.name.as_str())];
     let health = HEALTH.iter().position(|state| *state == pool.state);
-    // a state that zfs_exporter does not know is no health
+    // a state that zfs_exporter does not know gives no health metric
     metrics.add("zfs_pool_health", &labels, health.unwrap_or(4));
     for state in HEALTH {
         let labels = [("state", &*state.to_lowercase()), ("zpool", pool.name.as_str())];

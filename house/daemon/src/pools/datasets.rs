@@ -14,7 +14,7 @@ use crate::events::ChangeOptions;
 use crate::shares::check_properties;
 use crate::{Error, Result};
 
-/// The block size of volumes for which nobody names another, in bytes.
+/// The default block size of volumes, in bytes.
 const DEFAULT_VOLUME_BLOCK: u64 = 16 << 10;
 
 impl Pools {
@@ -334,7 +334,7 @@ pub(crate) fn list_head_names(held: &Pool, target: &str) -> Result<Vec<String>> 
     Ok(list_heads(held, target)?.into_iter().filter(is_head).map(|it| it.name).collect())
 }
 
-/// A dataset and everything in and below it, with the properties that tell which depends on which.
+/// A dataset, its snapshots and its descendants, with the properties that show dependencies.
 pub(super) fn list_subtree(held: &Pool, target: &str) -> Result<Vec<Dataset>> {
     let properties = ["createtxg", "clones", "origin"].map(str::to_owned).to_vec();
     list_wanted(held, target, &DatasetQuery { properties, ..DatasetQuery::default() })
@@ -353,7 +353,7 @@ fn dataset_exists(held: &Pool, name: &str) -> Result<bool> {
     Ok(dataset_kind(held, name)?.is_some())
 }
 
-/// Whether there is a dataset of that name and kind.
+/// Whether a dataset of that name and kind exists.
 fn has_kind(held: &Pool, name: &str, kind: &str) -> Result<bool> {
     Ok(dataset_kind(held, name)?.is_some_and(|found| found == kind))
 }

@@ -24,7 +24,7 @@ use crate::{Error, Result};
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(40);
 
-/// Whether a destruction goes on.
+/// Whether a destruction continues.
 struct Progress<'a> {
     caller: &'a Caller,
     control: Arc<StepControl>,
@@ -37,7 +37,7 @@ impl Progress<'_> {
 }
 
 impl Pools {
-    /// Destroys what a call names, with what depends on it as far as the call allows.
+    /// Destroys the datasets of a call, with their dependents as far as the call allows.
     pub(crate) fn destroy(
         &self,
         call: &DestroyDatasets,
@@ -78,7 +78,7 @@ impl Pools {
         done.map(|()| DestroyedDatasets { names })
     }
 
-    /// Carries a plan out. Nothing is destroyed if something of it is in use.
+    /// Executes a plan. Nothing is destroyed if a part of it is in use.
     fn destroy_in_batches(
         &self,
         pool: &ManagedPool,

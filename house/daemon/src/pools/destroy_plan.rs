@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// The scope of a destruction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DestroyScope {
-    /// Also children; for a snapshot those of the same name below.
+    /// Also children; for a snapshot those of the same name of all descendants.
     pub(super) recursive: bool,
     /// Also clones, wherever they are.
     pub(super) clones: bool,
@@ -47,7 +47,7 @@ pub(super) fn doomed_all(
         // the root file system stays, empty
         if own != name {
             return Err(Error::refused_error(format!(
-                "'{own}', the pool's own file system, is a clone of what is in '{name}': promote it"
+                "'{own}', the pool's own file system, is a clone of a snapshot in '{name}': promote it"
             )));
         }
     }
@@ -181,7 +181,7 @@ impl DestroyPlanner<'_> {
 fn blocked_error(all: &[Dataset], target: &str, order: &DestroyOrder) -> Error {
     let kind = all.iter().find(|dataset| dataset.name == target);
     let kind = kind.map_or("dataset", |dataset| dataset.kind.as_str());
-    // children are told first: -R covers them as well
+    // children are reported first: -R covers them as well
     let has_children = order.blockers.iter().any(|(_, is_clone)| !is_clone);
     let (what, option) = if has_children { ("children", "-r") } else { ("dependent clones", "-R") };
     let listed = order.blockers.iter().filter(|(_, is_clone)| *is_clone != has_children);

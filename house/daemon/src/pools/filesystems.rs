@@ -27,9 +27,10 @@ use super::{ManagedPool, Pools};
 use crate::events::ChangeOptions;
 use crate::{Error, Result};
 
-/// The time within which requests under way must end before a rollback.
+/// The time within which running requests must end before a rollback.
 const QUIESCE_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often a change looks whether doors are closed, and the pause between: requests under way keep a door open.
+/// The number of checks whether doors are closed, and the pause between: running requests keep a
+/// door open.
 const CLOSE_TRIES: u32 = 10;
 const CLOSE_PAUSE: Duration = Duration::from_millis(50);
 
@@ -117,7 +118,7 @@ impl FileSystemTable {
         open.iter().filter(|(name, _)| chosen(name)).map(|(_, it)| it.fs.clone()).collect()
     }
 
-    /// Has all doors into the chosen file systems drop what they cache, and waits until they have.
+    /// Makes all doors into the chosen file systems drop their caches, and waits until they have.
     pub(super) fn drop_caches(&self, chosen: &dyn Fn(&str) -> bool) {
         let open = self.chosen(chosen);
         for fs in &open {
@@ -126,7 +127,8 @@ impl FileSystemTable {
         Self::wait_for_doors(&open);
     }
 
-    /// Has all doors into the chosen file systems look for `.zfs` anew, and waits until they have.
+    /// Makes all doors into the chosen file systems look `.zfs` up again, and waits until they
+    /// have.
     pub(super) fn drop_control_dirs(&self, chosen: &dyn Fn(&str) -> bool) {
         let open = self.chosen(chosen);
         open.iter().for_each(PoolFileSystem::announce_control_dir);
@@ -213,8 +215,8 @@ impl FileSystemTable {
 }
 
 impl Pools {
-    /// Has the services let go of what coming changes of one pool need, and checks that no door of a file system
-    /// that ends is left.
+    /// Makes the services close the objects that coming changes of one pool need, and checks that
+    /// no door of an ending file system is left.
     pub(super) fn prepare_changes(&self, coming: &[Event], options: &ChangeOptions) -> Result<()> {
         self.events.prepare(coming, options)?;
         let pool = coming.iter().find_map(Event::pool).and_then(|name| self.pool(name).ok());

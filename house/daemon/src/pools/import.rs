@@ -420,7 +420,7 @@ impl Pools {
         self.prepare_changes(coming, &options)?;
         self.imported.lock().remove(name);
         self.save_pools();
-        // what could not be written before the suspension is lost, as -f says
+        // changes that were not written before the suspension are lost, as -f implies
         let was_suspended = pool.handle.is_suspended();
         let done = pool.close(way);
         wait_until_unused(&pool);
@@ -460,7 +460,7 @@ impl Pools {
             Err(why @ engine::Error::Usage { .. }) => return Err(why.into()),
             Err(why) => why,
         };
-        self.log.write_line(&format!("pool '{name}' is imported anew: {ended}"));
+        self.log.write_line(&format!("pool '{name}' is imported again: {ended}"));
         let (guid, drives) = (pool.handle.guid(), pool.handle.known_drives());
         // programs that have files open get errors
         let how = UnmountOptions { force: true, keep_dirs: true };
@@ -570,8 +570,7 @@ fn to_importable(pool: &PoolSummary) -> ImportablePool {
     let lost = (!lost.is_empty()).then(|| {
         let all = lost.join(", ");
         format!(
-            "whole vdevs are missing ({all}): add their place with -d, or get out what is on the \
-                 others, with `poolhouse rescue`"
+            "whole vdevs are missing ({all}): add their folder with -d, or copy the readable files with `poolhouse rescue`"
         )
     });
     let only_read = pool.read_only_reason.as_ref().map(|why| {

@@ -58,7 +58,7 @@ impl ManagedPool {
         }
     }
 
-    /// A mounted and chosen file system whose key is that of one of the roots, and that root.
+    /// A mounted and chosen file system with one of the encryption roots, and that root.
     fn find_mounted_with_key(
         &self,
         roots: &[String],

@@ -1,4 +1,4 @@
-//! The pools that the daemon imported, and what is done with them.
+//! The imported pools of the daemon, and their operations.
 //!
 //! Each pool has threads of its own, among them the one that writes its txgs. Imports and exports run one at
 //! a time. Changes of a pool's datasets run one at a time, too.
@@ -81,10 +81,10 @@ pub(crate) struct Pools {
     shutting_down: AtomicBool,
     /// Set while the pools stay closed because the battery of the UPS is nearly empty.
     is_power_failing: AtomicBool,
-    /// Held while a pool is imported or exported.
+    /// Locked while a pool is imported or exported.
     import_lock: Mutex<()>,
-    /// Why the list of pools could not be written, if so. Held while it is written, so that the last writer writes
-    /// the last state.
+    /// Why the list of pools could not be written, if so. Locked while it is written, so that the
+    /// last writer writes the last state.
     unsaved: Mutex<Option<String>>,
     /// The probe of the latest import with a rewind.
     rewind_probe: Mutex<Arc<RewindProbe>>,
@@ -96,7 +96,7 @@ pub(crate) struct ManagedPool {
     altroot: Option<PathBuf>,
     stop: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Held while a dataset is changed.
+    /// Locked while a dataset is changed.
     pub(crate) dataset_lock: Mutex<()>,
     /// The file systems that mounts and protocol servers have open.
     pub(crate) filesystems: Arc<FileSystemTable>,
@@ -198,8 +198,8 @@ impl Pools {
     /// Writes the list of imported and unavailable pools. Imported ones come first: on a conflict of names the
     /// unavailable pool has to wait.
     ///
-    /// A list that cannot be written stops no pool: [`Self::unsaved_warning`] says so, and the watch thread tries
-    /// again.
+    /// A list that cannot be written stops no pool: [`Self::unsaved_warning`] reports it, and the
+    /// watch thread tries again.
     fn save_pools(&self) {
         let mut unsaved = self.unsaved.lock();
         let mut all: Vec<_> = self.imported.lock().values().map(|pool| pool.to_saved()).collect();
@@ -224,8 +224,7 @@ impl Pools {
     pub(crate) fn unsaved_warning(&self) -> Option<String> {
         let why = self.unsaved.lock().clone()?;
         Some(format!(
-            "{why}: the list of imported pools could not be written. The pools go on; but if the daemon starts again \
-             now, it imports the pools of the old list. It writes the list as soon as the folder has space and can \
+            "{why}: the list of imported pools could not be written. The pools stay imported; but a daemon that starts again now imports the pools of the old list. It writes the list as soon as the folder has space and can \
              be written"
         ))
     }
@@ -237,7 +236,7 @@ impl Pools {
             let _ = thread.join();
         }
         let _importing = self.import_lock.lock();
-        // they stay in the list: whoever saves it later saves them, too
+        // they stay in the list: a later save includes them
         let pools = self.imported.lock().clone();
         for (name, pool) in pools {
             match pool.close(Pool::close) {

@@ -22,7 +22,7 @@ enum MountEffect {
     None,
     /// The mount options change.
     Reconfigure,
-    /// It is unmounted for the change; what was mounted is mounted again, if it may be.
+    /// It is unmounted for the change; former mounts are mounted again, if allowed.
     Remount,
     /// It is unmounted for the change, and all file systems with canmount=on are mounted after it.
     RemountAll,
@@ -94,7 +94,7 @@ fn property_effect(property: &str, value: Option<&str>) -> MountEffect {
 }
 
 impl ManagedPool {
-    /// Unmounts what has to be unmounted for changes of this pool. Refused if a program uses it.
+    /// Unmounts file systems for changes of this pool. Refused if a program uses one.
     pub(crate) fn prepare_mounts(&self, coming: &[Event], options: &ChangeOptions) -> Result<()> {
         let how = UnmountOptions { force: options.force, keep_dirs: false };
         let mut gone = Vec::new();
@@ -135,8 +135,8 @@ impl ManagedPool {
         }
     }
 
-    /// Mounts what changes of this pool created, and mounts again what was unmounted for them. Returns a
-    /// sentence for each file system that could not be mounted.
+    /// Mounts new file systems after changes of this pool, and mounts the unmounted ones again.
+    /// Returns a sentence for each file system that could not be mounted.
     pub(crate) fn follow_changes(&self, events: &[Event], options: &ChangeOptions) -> Vec<String> {
         let mut failed = Vec::new();
         let mut created = Vec::new();
@@ -183,7 +183,7 @@ impl ManagedPool {
             && self.filesystems.any_has_nfs4_acls(&|name| is_within(name, change.from))
     }
 
-    /// Mounts again what was mounted before, as it was mounted and if it may still be.
+    /// Mounts former mounts again with their options, if still allowed.
     pub(super) fn restore_mounts(&self, gone: &[SavedMount]) -> Vec<String> {
         if gone.is_empty() { Vec::new() } else { self.restore_changed_mounts(gone, None) }
     }

@@ -1,7 +1,7 @@
 //! The mounts of a pool's file systems.
 //!
-//! Each file system is mounted by itself at its `mountpoint`, the outer ones first. One whose files a program
-//! has open cannot be unmounted, unless by force: then the program gets errors.
+//! Each file system is mounted by itself at its `mountpoint`, the outer ones first. One with open
+//! files cannot be unmounted, unless by force: then programs get errors.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -347,7 +347,7 @@ impl ManagedPool {
         let said = |why: String| Error::refused_error(why);
         if !is_free && !can_overlay(dataset, &wish) {
             return Err(said(format!(
-                "'{}' is not empty, and overlay=off: `zfs mount -O` covers what is there",
+                "'{}' is not empty, and overlay=off: `zfs mount -O` mounts over its content",
                 dir.display()
             )));
         }
@@ -417,7 +417,7 @@ impl ManagedPool {
         all.map(|mount| (mount.sequence, mount.dataset.clone())).collect()
     }
 
-    /// Unmounts a file system. It is no error if umount(8) did so already.
+    /// Unmounts a file system. It is not an error if umount(8) did so already.
     pub(super) fn unmount_dataset(&self, dataset: &str, how: UnmountOptions) -> Result<()> {
         let mounted = self.mounted_filesystems().into_iter().find(|(name, _)| name == dataset);
         let Some((_, dir)) = mounted else { return Ok(()) };

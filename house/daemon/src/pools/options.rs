@@ -54,7 +54,7 @@ impl Overrides for MountOverrides {
     }
 }
 
-/// The value of a property that means these mount options; nothing for a property that is no mount option.
+/// The value of a property that means these mount options; nothing for a property that is not a mount option.
 pub(super) fn property_value(property: &str, options: &MountOptions) -> Option<&'static str> {
     let is_on = match property {
         "readonly" => options.read_only,
@@ -105,7 +105,7 @@ fn apply_option(word: &str, options: &mut MountOptions) -> bool {
     true
 }
 
-/// Whether a word concerns mount(8) alone, or says what is so anyway.
+/// Whether a word concerns mount(8) alone, or is the default anyway.
 fn is_word_of_mount(word: &str) -> bool {
     const WORDS: [&str; 12] = [
         "defaults", "zfsutil", "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users",

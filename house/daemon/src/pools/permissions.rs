@@ -114,7 +114,7 @@ fn parse_entries(entries: &[(String, Vec<String>)]) -> Result<DelegationEntries>
     let mut parsed = DelegationEntries::new();
     for (key, names) in entries {
         let found = DelegationKey::parse(key).ok_or_else(|| {
-            Error::usage_error(format!("'{key}' says nothing of whom permissions are for"))
+            Error::usage_error(format!("'{key}' does not name a subject of permissions"))
         })?;
         parsed.entry(found).or_default().extend(names.iter().cloned());
     }

@@ -15,7 +15,7 @@ use crate::policy::{Period, PolicyConfig, automatic, policy_of, snapshot_name};
 pub(crate) type ReplicatedTxg<'a> = dyn Fn(&str) -> Option<u64> + 'a;
 
 impl Pools {
-    /// Takes the snapshots that are due, and destroys those that are surplus. Snapshots that a replica does
+    /// Takes due snapshots, and destroys surplus ones. Snapshots that a replica does
     /// not have yet stay.
     pub(crate) fn run_policies(
         &self,

@@ -27,7 +27,7 @@ impl Pools {
         for pool in self.all() {
             let name = pool.handle.name().to_owned();
             let coming = [Event::PoolExported { pool: name.clone() }];
-            // the pool is closed in any case: open files are worth less than the pool's last txg
+            // the pool is closed in any case: its last txg matters more than open files
             if let Err(why) = self.prepare_changes(&coming, &options) {
                 failures.push(format!("pool '{name}': {why}"));
             }

@@ -186,7 +186,8 @@ impl Pools {
     }
 }
 
-/// Has the file systems of a raw stream use the key of what is above them, where they did so on the sender.
+/// Makes the file systems of a raw stream inherit their parents' keys, where they did so on the
+/// sender.
 fn follow_encryption_roots(
     pool: &ManagedPool,
     package: &Package,
@@ -229,7 +230,7 @@ fn snapshot_with_guid(pool: &ManagedPool, filesystem: &str, guid: u64) -> Option
     Some(format!("{filesystem}@{}", found.name))
 }
 
-/// The properties of a dataset that is received: those of the stream, and those of the command.
+/// The properties of a received dataset: those of the stream, and those of the command.
 fn properties(
     call: &ReceiveStream,
     input: &StreamInput<'_>,

@@ -1,8 +1,8 @@
-//! What an incremental stream of `zfs send -R` says beside its snapshots: file systems that were renamed, and
-//! file systems and snapshots that were destroyed on the sender.
+//! The list of an incremental stream of `zfs send -R`: renamed file systems, and file systems and
+//! snapshots that were destroyed on the sender.
 //!
-//! File systems are told apart by the guids of their snapshots. Renames are followed always, destructions only
-//! with -F.
+//! File systems are identified by the guids of their snapshots. Renames are always followed,
+//! destructions only with -F.
 
 use std::collections::HashSet;
 
@@ -27,7 +27,7 @@ impl LocalDataset {
 }
 
 impl Pools {
-    /// Renames and destroys what the list of an incremental stream says.
+    /// Renames and destroys according to the list of an incremental stream.
     pub(super) fn follow_package(
         &self,
         pool: &ManagedPool,
@@ -97,7 +97,7 @@ impl Pools {
             }
             let later = local.snapshots.get(base..).unwrap_or_default();
             if !later.iter().any(|(_, guid)| sent.contains(guid)) && local.name != top {
-                // the sender has the file system no more
+                // the sender no longer has the file system
                 gone.push(local.name.clone());
                 continue;
             }

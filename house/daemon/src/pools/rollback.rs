@@ -21,7 +21,7 @@ struct RollbackPlan<'a> {
     head: &'a str,
     snapshot: &'a str,
     destroyed: Vec<String>,
-    /// Programs with open files in what must be unmounted get errors.
+    /// Programs with open files in file systems that must be unmounted get errors.
     force: bool,
 }
 
@@ -38,7 +38,7 @@ impl Pools {
         self.rollback_with(call, &[Event::DatasetRolledBack { dataset, snapshot }])
     }
 
-    /// Rolls a dataset back. The services let go of it for the events `prepared`.
+    /// Rolls a dataset back. The services close it for the events `prepared`.
     fn rollback_with(&self, call: &RollbackDataset, prepared: &[Event]) -> Result<Vec<String>> {
         let snapshot = call.snapshot.as_str();
         let (newer, clones) = (call.destroy_newer, call.destroy_clones);
@@ -57,7 +57,7 @@ impl Pools {
             let scope = DestroyScope { recursive: clones, clones, defer: false };
             let later: Vec<String> = later.into_iter().map(str::to_owned).collect();
             let destroyed = doomed_all(&all, &later, head, scope)?;
-            // services let go of volumes and snapshots; the plan unmounts file systems itself
+            // services close volumes and snapshots; the plan unmounts file systems itself
             let is_file_system = |name: &String| {
                 all.iter().any(|dataset| dataset.name == *name && dataset.kind == "filesystem")
             };

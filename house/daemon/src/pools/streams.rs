@@ -44,7 +44,7 @@ impl Pools {
         Ok(plan.steps().iter().map(reported).collect())
     }
 
-    /// Destroys what a resumable receive has brought so far.
+    /// Destroys the partial state of a resumable receive.
     pub(crate) fn abort_receive(&self, call: &AbortReceive) -> Result<()> {
         self.change_dataset(&call.target, |pool| Ok(pool.handle.abort_receive(&call.target)?))
     }

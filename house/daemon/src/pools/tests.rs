@@ -110,7 +110,7 @@ fn policies_take_and_prune_snapshots() {
     let hourly = |names: &[String]| names.iter().filter(|name| name.ends_with("hourly")).count();
     assert_eq!((hourly(&later.taken), hourly(&later.kept)), (2, 2), "{later:?}");
     assert!(later.pruned.is_empty());
-    // it has all: the clock says that one more is due
+    // the clock makes one more snapshot due
     pool.handle.place_hold("mine", &[format!("tank@{}", snapshots("tank")[0].name)]).unwrap();
     let held = snapshots("tank")[0].name.clone();
     let last = run(2, Some(u64::MAX));
@@ -230,7 +230,7 @@ fn a_cancelled_destroy_stops_after_a_batch() {
     assert_eq!((state, done, job.progress.total), (JobState::Cancelled, 300 - left as u64, 300));
     destroy(Cancel::default()).unwrap();
     assert!(pool.handle.snapshots("tank").unwrap().is_empty());
-    // the rest fits into one batch, which is no job
+    // the rest fits into one batch, which is not a job
     assert_eq!(home.context.jobs.list().len(), 1);
     let events = home.context.events.after(None).events;
     let destroyed = |name: &String| {
@@ -261,7 +261,7 @@ fn run_shell(script: &str) -> Option<String> {
     done.status.success().then_some(text)
 }
 
-/// Whether this machine can mount; if not, it is said.
+/// Whether this machine can mount; if not, prints so.
 fn can_mount() -> bool {
     let opens = File::options().read(true).write(true).open("/dev/fuse").is_ok();
     if !opens || !rustix::process::geteuid().is_root() {
@@ -382,7 +382,7 @@ fn doors_stay_open_over_renames_and_rollbacks() {
     assert_eq!(heard.take_waiting().changes.len(), 1);
     let listener = std::thread::spawn(move || {
         let is_overflow = heard.next_batch().is_some_and(|batch| batch.is_overflow);
-        // the next call says that the batch is handled
+        // the next call means that the batch is handled
         heard.next_batch();
         is_overflow
     });

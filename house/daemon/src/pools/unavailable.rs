@@ -27,7 +27,7 @@ pub(super) struct UnavailablePool {
     fingerprint: DeviceFingerprint,
 }
 
-/// The identity of what is at some paths, and the times at which their directories changed.
+/// The identity of the devices at some paths, and the times at which their directories changed.
 pub(super) type DeviceFingerprint = Vec<Option<(u64, u64, u64, SystemTime)>>;
 
 impl UnavailablePool {
@@ -219,8 +219,8 @@ impl Pools {
         Some(Error::Reported { status: 3, message: what })
     }
 
-    /// Removes an unavailable pool from the list. Nothing: it is not in the list, or a pool of that name is
-    /// imported.
+    /// Removes an unavailable pool from the list. None: it is not in the list, or a pool of that
+    /// name is imported.
     pub(super) fn forget_unavailable(&self, name: &str) -> Option<Result<()>> {
         let is_awaited = || {
             !self.has_pool(name) && self.unavailable.lock().iter().any(|one| one.saved.name == name)
@@ -242,8 +242,8 @@ impl Pools {
     }
 }
 
-/// The devices to compare with at the next try. A pool whose name was taken is tried again though no device
-/// changed.
+/// The devices to compare with at the next try. A pool whose name was in use is tried again though
+/// no device changed.
 fn fingerprint_after(why: &engine::Error, now: DeviceFingerprint) -> DeviceFingerprint {
     if matches!(why, engine::Error::NameTaken { .. }) { DeviceFingerprint::new() } else { now }
 }

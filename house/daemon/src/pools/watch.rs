@@ -201,7 +201,7 @@ mod tests {
 
     use super::{WatchedPool, changes};
 
-    fn look(state: &str, device: &str, scan: Option<(u64, &str)>) -> WatchedPool {
+    fn watched_pool(state: &str, device: &str, scan: Option<(u64, &str)>) -> WatchedPool {
         let scan = scan.map(|(started, state)| ScanStatus {
             scan: ScanKind::Scrub,
             state: state.to_owned(),
@@ -228,12 +228,12 @@ mod tests {
 
     #[test]
     fn differences_between_looks_are_events() {
-        let well = || look("ONLINE", "ONLINE", None);
+        let well = || watched_pool("ONLINE", "ONLINE", None);
         assert!(kinds(&well(), &well()).is_empty());
-        let suspended = look("SUSPENDED", "FAULTED", None);
+        let suspended = watched_pool("SUSPENDED", "FAULTED", None);
         assert_eq!(kinds(&well(), &suspended), ["pool_suspended", "device_state_changed"]);
         assert!(kinds(&suspended, &suspended).is_empty());
-        let scrub = |state| look("ONLINE", "ONLINE", Some((5, state)));
+        let scrub = |state| watched_pool("ONLINE", "ONLINE", Some((5, state)));
         assert_eq!(kinds(&well(), &scrub("scanning")), ["scan_started"]);
         assert!(kinds(&scrub("scanning"), &scrub("scanning")).is_empty());
         assert_eq!(kinds(&scrub("scanning"), &scrub("finished")), ["scan_finished"]);

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 
 /// Bytes of a stream that are buffered.
 const BUFFER_SIZE: usize = 1 << 20;
-/// The most bytes of an answer of another host.
+/// The most bytes of a reply of another host.
 const MAX_ANSWER: u64 = 64 << 20;
 
 /// Writes a stream.
@@ -22,13 +22,14 @@ pub(crate) type WriteStream<'a> = dyn FnMut(&mut dyn Write) -> Result<()> + 'a;
 
 /// Where copies go.
 pub(crate) trait ReplicaTarget: Sync {
-    /// The guids of the snapshots of a dataset, the oldest first; `None`: there is no such dataset.
+    /// The guids of the snapshots of a dataset, the oldest first; `None`: the dataset does not
+    /// exist.
     fn snapshots(&self, dataset: &str) -> Result<Option<Vec<(String, u64)>>>;
 
     /// The token of a receive that was cut.
     fn resume_token(&self, dataset: &str) -> Result<Option<String>>;
 
-    /// Gives up what a receive that was cut has brought.
+    /// Aborts an interrupted receive.
     fn abort_receive(&self, dataset: &str) -> Result<()>;
 
     /// Whether a copy was received raw: it is an encryption root of its own.

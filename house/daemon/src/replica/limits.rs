@@ -26,7 +26,9 @@ impl TryFrom<String> for RateLimit {
         let digits = if shift == 0 { &*text } else { text.get(..text.len() - 1).unwrap_or("") };
         let count = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(1 << shift));
         let bytes = count.filter(|bytes| *bytes >= 1024);
-        bytes.map(Self).ok_or_else(|| format!("\"{text}\" is no rate; give bytes per second: 20M"))
+        bytes
+            .map(Self)
+            .ok_or_else(|| format!("\"{text}\" is not a rate; give bytes per second: 20M"))
     }
 }
 
@@ -43,7 +45,7 @@ impl Throttle {
         Self { limit, next: Instant::now() }
     }
 
-    /// How long to wait after so many bytes.
+    /// How long to wait after this many bytes.
     pub(crate) fn delay(&mut self, bytes: u64, now: Instant) -> Duration {
         let Some(RateLimit(rate)) = self.limit else { return Duration::ZERO };
         let earliest = now.checked_sub(MAX_BURST).unwrap_or(now);
@@ -76,7 +78,7 @@ impl TryFrom<String> for Window {
             text.split_once('-').and_then(|(from, to)| Some((minutes(from)?, minutes(to)?)));
         match parsed {
             Some((from, to)) if from != to => Ok(Self { from, to }),
-            _ => Err(format!("\"{text}\" is no time of day; give two times: 22:00-06:00")),
+            _ => Err(format!("\"{text}\" is not a time of day; give two times: 22:00-06:00")),
         }
     }
 }
@@ -111,7 +113,7 @@ impl TryFrom<String> for MaxAge {
             text.get(..text.len().minus_or_zero(1)).and_then(|count| count.parse::<u64>().ok());
         let seconds = count.zip(unit).and_then(|(count, unit)| count.checked_mul(unit));
         let seconds = seconds.filter(|seconds| *seconds > 0);
-        seconds.map(Self).ok_or_else(|| format!("\"{text}\" is no age; give 36h, 2d or 1w"))
+        seconds.map(Self).ok_or_else(|| format!("\"{text}\" is not an age; give 36h, 2d or 1w"))
     }
 }
 
@@ -127,7 +129,7 @@ mod tests {
         let mut throttle = Throttle { limit: Some(RateLimit(1 << 20)), next: start };
         assert_eq!(throttle.delay(1 << 20, start), Duration::from_secs(1));
         assert_eq!(throttle.delay(1 << 19, start), Duration::from_millis(1500));
-        // an idle stream gains one second and no more
+        // an idle stream gains one second at most
         let later = start + Duration::from_mins(1);
         assert_eq!(throttle.delay(2 << 20, later), Duration::from_secs(1));
         assert_eq!(Throttle::new(None).delay(u64::MAX, start), Duration::ZERO);

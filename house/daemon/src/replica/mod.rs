@@ -12,9 +12,9 @@
 //! max-age = "2d"                         # an alert when the newest copy is older: 36h, 2d, 1w
 //! ```
 //!
-//! Encrypted datasets are sent raw: the target never has the key. A copy that began otherwise goes on as it began.
-//! A dataset is sent from the newest snapshot that both sides have, or from a bookmark of it. A transfer that
-//! was cut goes on where it stopped. The target is never rolled back.
+//! Encrypted datasets are sent raw: the target never has the key. A copy that began otherwise
+//! continues that way. A dataset is sent from the newest snapshot that both sides have, or from a
+//! bookmark of it. An interrupted transfer resumes. The target is never rolled back.
 
 mod endpoint;
 mod limits;
@@ -41,7 +41,7 @@ pub(crate) struct ReplicaConfig {
     pub(crate) source: String,
     /// Where the copy is.
     pub(crate) target: TargetAddress,
-    /// Also what is below the source.
+    /// Also the descendants of the source.
     #[serde(default = "enabled")]
     pub(crate) recursive: bool,
     /// How often it is copied.
@@ -125,7 +125,7 @@ impl TryFrom<String> for TargetAddress {
     type Error = String;
 
     fn try_from(text: String) -> std::result::Result<Self, String> {
-        let bad = |why: &str| Err(format!("\"{text}\" is no target: {why}"));
+        let bad = |why: &str| Err(format!("\"{text}\" is not a target: {why}"));
         let Some(rest) = text.strip_prefix("ssh://") else {
             if text.is_empty() || text.contains(['@', '#', ':']) || text.starts_with('/') {
                 return bad("it is POOL/FILESYSTEM or ssh://USER@HOST/POOL/FILESYSTEM");
@@ -137,7 +137,7 @@ impl TryFrom<String> for TargetAddress {
         };
         let (host, port) = match host.rsplit_once(':') {
             Some((host, port)) if !host.ends_with(']') || host.starts_with('[') => {
-                let Ok(port) = port.parse() else { return bad("its port is no number") };
+                let Ok(port) = port.parse() else { return bad("its port is not a number") };
                 (host, Some(port))
             }
             _ => (host, None),

@@ -1,4 +1,4 @@
-//! What replicas have: the newest copy of each dataset, kept over restarts in `replicas.json`.
+//! The state of replicas: the newest copy of each dataset, kept over restarts in `replicas.json`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub(crate) struct SafeCopy {
     pub(crate) created: u64,
 }
 
-/// What is known of a replica.
+/// The known facts of a replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReplicaState {
     /// When it was last brought up to date, in seconds since 1970.

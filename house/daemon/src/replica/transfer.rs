@@ -16,12 +16,12 @@ use crate::{Error, Result};
 
 /// Streams of one dataset in one run: the rest of a cut one, a full one, one from a bookmark, increments.
 const MAX_STREAMS: u32 = 8;
-/// A throttled stream asks so often whether its job was cancelled.
+/// The interval at which a throttled stream checks for cancellation.
 const MAX_PAUSE: Duration = Duration::from_millis(200);
 /// Bytes that are written before a throttled stream waits.
 const MAX_WRITE: usize = 256 << 10;
 
-/// How far a replication is, and whether it goes on.
+/// The progress of a replication, and whether it continues.
 #[derive(Default)]
 pub(crate) struct TransferControl {
     done: AtomicU64,
@@ -60,7 +60,7 @@ struct CountedWriter<'a> {
 }
 
 impl CountedWriter<'_> {
-    /// Waits until the stream may go on, or the job is cancelled.
+    /// Waits until the stream may continue, or the job is cancelled.
     fn wait(&mut self, bytes: u64) {
         let mut left = self.throttle.delay(bytes, Instant::now());
         while !left.is_zero() && !self.control.is_cancelled() {
@@ -148,7 +148,7 @@ impl Transfer<'_> {
         Err(self.error("its snapshots change faster than they can be sent"))
     }
 
-    /// Goes on with a stream that was cut; false: there is none.
+    /// Resumes an interrupted stream; false: there is none.
     fn resume(&self, pool: &ManagedPool) -> Result<bool> {
         let Some(token) = self.target.resume_token(self.copy)? else { return Ok(false) };
         let request = SendRequest { resume: Some(token), ..SendRequest::default() };

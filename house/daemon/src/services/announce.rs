@@ -24,7 +24,7 @@ use crate::context::Context;
 use crate::router::Router;
 use crate::{Result, state_file};
 
-/// The time between two looks at what is served.
+/// The interval at which the served shares are compared with the announcements.
 const INTERVAL: Duration = Duration::from_secs(3);
 /// The port that Windows uses for SMB.
 const WINDOWS_PORT: u16 = 445;
@@ -107,7 +107,7 @@ impl Service for AnnounceService {
     }
 }
 
-/// Makes the announcements follow what is served now.
+/// Updates the announcements to the present shares.
 fn update(context: &Context, running: &Mutex<Running>) {
     let config: AnnounceConfig = context.config.current().section("announce");
     let host = host_label(&config.name.clone().unwrap_or_else(node_name));
@@ -156,7 +156,7 @@ impl Running {
     fn follow(&mut self, plan: Plan) -> Vec<::announce::Error> {
         let mut failed = Vec::new();
         if (&plan.host, &plan.services) != (&self.plan.host, &self.plan.services) {
-            // the old names are taken back first
+            // the old names are withdrawn first
             self.mdns = None;
             if !plan.services.is_empty() {
                 let started = MdnsResponder::start(&plan.host, &plan.services);
@@ -180,7 +180,7 @@ fn node_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// A host name without its domain, if DNS can have it.
+/// A host name without its domain, if it is valid in DNS.
 fn host_label(name: &str) -> String {
     let label = name.split('.').next().unwrap_or_default();
     let is_label = !label.is_empty() && label.len() <= MAX_LABEL;

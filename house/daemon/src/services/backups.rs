@@ -73,7 +73,7 @@ impl BackupService {
                 "a backup to {location} runs already: job {id}; `poolhouse jobs` shows how far it is"
             )));
         }
-        // what is wrong with the address is an error of the call
+        // a wrong address is an error of the call
         let repository = BackupRepository::open(bucket::open(
             &call.location,
             false,
@@ -97,7 +97,7 @@ impl BackupService {
         Ok(StartedBackup { job: id })
     }
 
-    /// Cancels backups and waits until they have stopped. What they stored is found by the next run.
+    /// Cancels backups and waits until they have stopped. The next run finds their stored objects.
     fn cancel(&self, is_meant: &dyn Fn(&RunningBackup) -> bool) {
         let mut running = self.running.lock();
         let (meant, others) = running.drain(..).partition(|backup| is_meant(backup));

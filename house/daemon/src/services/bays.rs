@@ -26,7 +26,7 @@ impl Service for BayService {
         "bays"
     }
 
-    /// The service of drives answers with the bays.
+    /// The service of drives replies with the bays.
     fn calls(self: Arc<Self>, _router: &mut Router) {}
 
     fn start(&self, context: &Arc<Context>) -> Result<()> {

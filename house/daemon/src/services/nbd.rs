@@ -42,7 +42,7 @@ pub(super) struct NbdService {
 struct State {
     listen: Listen,
     server: Option<Server>,
-    /// Why there is no server, though addresses are configured.
+    /// The reason why there is no server, though addresses are configured.
     problem: Option<String>,
     exports: Vec<OpenExport>,
 }

@@ -54,7 +54,7 @@ pub(super) struct NfsService {
 struct State {
     config: NfsConfig,
     server: Option<Server>,
-    /// Why there is no server, though addresses are configured.
+    /// The reason why there is no server, though addresses are configured.
     problem: Option<String>,
     exports: Vec<OpenExport>,
 }
@@ -173,7 +173,7 @@ impl ShareServer for NfsService {
         {
             self.log.write_line(&why.to_string());
         }
-        // doors close after the server has let go of them
+        // doors close after the server has released them
         drop(before);
         problems
     }
@@ -294,7 +294,7 @@ fn exports(open: &[OpenExport]) -> Vec<Export> {
     open.iter().map(export).collect()
 }
 
-/// The rules, of which the first that fits a client counts: those of small networks come first.
+/// The rules, of which the first match counts: those of small networks come first.
 fn rules(options: &NfsOptions) -> Vec<ClientRule> {
     let squash = match options.squash {
         Squash::Root => ::nfs::Squash::Root,

@@ -45,7 +45,7 @@ struct State {
     listen: SambaListen,
     shares: Vec<Share<SmbOptions>>,
     server: Option<Server>,
-    /// Why there is no smbd, though addresses and shares are configured.
+    /// The reason why there is no smbd, though addresses and shares are configured.
     problem: Option<String>,
 }
 
@@ -290,11 +290,12 @@ impl ShareServer for SmbService {
     }
 }
 
-/// The port "discard" of services that nobody connects to.
+/// The port "discard", to which no client connects.
 const UNUSED_PORT: u16 = 9;
 
-/// The destinations of Time Machine, as the record of _adisk has them: `sys` for the computer, `dk0`, `dk1` and so on
-/// for the shares. 0x80 of `adVF` says that the share can have backups, 0x02 that it is reached by SMB.
+/// The destinations of Time Machine in the form of the record _adisk: `sys` for the computer,
+/// `dk0`, `dk1` and so on for the shares. 0x80 of `adVF` marks a share for backups, 0x02 a share
+/// over SMB.
 fn time_machine_facts(shares: &[Share<SmbOptions>]) -> Vec<(String, String)> {
     let backups = shares.iter().filter(|share| share.options.time_machine && !share.options.hidden);
     let mut facts: Vec<_> = backups

@@ -283,7 +283,7 @@ fn histories_of(pool: &Pool, name: &str) -> Result<Vec<BackupHistory>> {
     found.map_err(|why| Error::refused_error(format!("'{name}' cannot be read: {why}")))
 }
 
-/// Whether clients of an SMB share have files open. Samba tells that to root only.
+/// Whether clients of an SMB share have files open. Samba shows that to root only.
 fn has_open_files(context: &Context, share: &str) -> bool {
     context.events.services().iter().filter_map(|service| service.share_server()).any(|server| {
         server.protocol() == Protocol::Smb

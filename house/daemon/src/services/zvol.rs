@@ -63,7 +63,7 @@ struct State {
     devices: Vec<VolumeDevice>,
     /// Datasets that changes in progress need.
     released: BTreeSet<String>,
-    /// This machine has no loop devices or no FUSE, as the log says.
+    /// This machine has no loop devices or no FUSE; the log has the reason.
     is_unavailable: bool,
     /// Pools in which a volume has snapdev=visible.
     with_snapshots: BTreeSet<String>,
@@ -97,7 +97,7 @@ impl ZvolService {
         }
     }
 
-    /// Makes the devices of a pool what its volumes say. Returns a sentence for each failure.
+    /// Updates the devices of a pool to its volumes. Returns a sentence for each failure.
     fn sync_pool(&self, state: &mut State, name: &str) -> Vec<String> {
         let Some(links) = state.links.clone() else { return Vec::new() };
         let pool = self.pools.pool(name).ok().map(|pool| pool.handle.clone());
@@ -188,7 +188,7 @@ impl ZvolService {
         names.iter().flat_map(|name| self.sync_pool(state, name)).collect()
     }
 
-    /// Takes all devices away.
+    /// Removes all devices.
     fn close_all(&self, state: &mut State) {
         for device in std::mem::take(&mut state.devices) {
             let Some(backing) = &state.backing else { continue };
@@ -209,7 +209,8 @@ impl ZvolService {
     }
 }
 
-/// Updates a device, or takes it away if it is not wanted any more. A device that a program has open stays for now.
+/// Updates a device, or removes it if it is not wanted any more. A device that a program has open
+/// stays for now.
 fn keep_device(
     links: &LinkDir,
     backing: &BackingDir,

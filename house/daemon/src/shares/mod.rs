@@ -106,7 +106,7 @@ pub(crate) struct ShareProblem {
     pub(crate) protocol: Protocol,
     /// Its dataset.
     pub(crate) dataset: String,
-    /// The name that clients ask for, if it is known.
+    /// The name for clients, if it is known.
     pub(crate) name: Option<String>,
     /// Its origin.
     pub(crate) source: ShareSource,
@@ -127,7 +127,7 @@ impl<O> Share<O> {
     }
 }
 
-/// The reason for which a server lets go of datasets.
+/// The reason for which a server closes datasets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReleaseReason {
     /// File systems are unmounted. They may be mounted again, under other names or elsewhere.
@@ -141,13 +141,13 @@ pub(crate) trait ShareServer: Send + Sync {
     /// The protocol.
     fn protocol(&self) -> Protocol;
 
-    /// Serves these shares from now on, and no others. Shares that are as before are not disturbed, nor are their
-    /// clients. Returns the shares that cannot be served. It is called again whenever something changed, and must be
-    /// cheap if nothing did.
+    /// Serves exactly these shares from now on. Unchanged shares and their clients are not
+    /// disturbed. Returns the shares that cannot be served. It is called again at every change, and
+    /// must be cheap without one.
     fn set_shares(&self, shares: &ShareSet) -> Vec<ShareProblem>;
 
-    /// Lets go of datasets before a change; the next [`Self::set_shares`] does not have them. Refuses while clients
-    /// use them, unless `force`.
+    /// Closes datasets before a change; the next [`Self::set_shares`] does not have them. Refuses
+    /// while clients use them, unless `force`.
     fn release(
         &self,
         datasets: &dyn Fn(&str) -> bool,

@@ -1,4 +1,4 @@
-//! The networks whose clients may use a share, as the configuration has them.
+//! The networks whose clients may use a share, from the configuration.
 //!
 //! ```toml
 //! networks = "10.0.0.0/24"

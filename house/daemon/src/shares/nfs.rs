@@ -32,8 +32,8 @@ use super::networks::{Networks, parse_networks};
 /// The user and group id of the anonymous user.
 const NOBODY: u32 = 65534;
 
-/// Options of exports(5) that change nothing here: writes are as stable as the protocol says, and file handles do
-/// not depend on directories.
+/// Options of exports(5) without effect here: writes are as stable as the protocol requires, and
+/// file handles do not depend on directories.
 #[rustfmt::skip] // a table
 pub(super) const IGNORED: [&str; 20] = [
     "sync", "async", "wdelay", "no_wdelay", "hide", "nohide", "crossmnt", "subtree_check",
@@ -72,7 +72,7 @@ pub(crate) enum Squash {
     Root,
     /// Every user.
     All,
-    /// Nobody.
+    /// The user nobody.
     None,
 }
 

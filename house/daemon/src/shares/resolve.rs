@@ -43,8 +43,8 @@ pub(crate) struct Resolved {
     pub(crate) problems: Vec<ShareProblem>,
 }
 
-/// Makes the shares. `unshared`: file systems whose properties do not count for now (`zfs unshare`). `released`:
-/// datasets that a change needs at the moment.
+/// Resolves the shares. `unshared`: file systems whose properties do not count for now (`zfs
+/// unshare`). `released`: datasets that a change needs at the moment.
 pub(crate) fn resolve(
     entries: &[ShareEntry],
     datasets: &[DatasetFacts],
@@ -75,7 +75,7 @@ pub(crate) fn resolve(
 }
 
 impl Resolved {
-    /// Adds the share of an entry, or tells its name, if it is known, and a problem.
+    /// Adds the share of an entry, or returns its name, if it is known, and a problem.
     fn add_entry(
         &mut self,
         entry: &ShareEntry,
@@ -172,7 +172,7 @@ impl Resolved {
         let options = parse_sharenfs(value)
             .map_err(|why| (Some(path.clone()), format!("sharenfs={value}: {why}")))?;
         let Some(options) = options else { return Ok(()) };
-        // the configuration has more to say about the same path
+        // the configuration has more details about the same path
         if self.set.nfs.iter().any(|other| other.name == path && other.dataset == dataset.name) {
             return Ok(());
         }
@@ -190,7 +190,7 @@ impl Resolved {
         let parsed = parse_sharesmb(dataset, value);
         let parsed = parsed.map_err(|why| (None, format!("sharesmb={value}: {why}")))?;
         let Some((name, options)) = parsed else { return Ok(()) };
-        // the configuration has more to say about the same file system
+        // the configuration has more details about the same file system
         if self.set.smb.iter().any(|other| other.dataset == dataset.name) {
             return Ok(());
         }

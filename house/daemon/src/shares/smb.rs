@@ -73,7 +73,7 @@ pub(crate) struct SmbOptions {
 }
 
 impl SmbFields {
-    /// Refuses names that no share can have, and backups that belong to nobody.
+    /// Refuses invalid share names, and backups without a user.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.time_machine && (self.users.0.len() != 1 || self.guest || self.read_only) {
             return Err("time_machine = true: the share belongs to one user, who may write: \

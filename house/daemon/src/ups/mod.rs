@@ -4,7 +4,7 @@
 //! on-battery   an alert
 //! quiet        scrubs and replication stop              outage.rs
 //! shut-down    primary: FSD to the others; pools close; POWERDOWNFLAG; logout; the shutdown command
-//! normal       pools are imported again, scrubs start again, replication goes on
+//! normal       pools are imported again, scrubs start again, replication continues
 //! ```
 
 mod outage;
@@ -54,7 +54,7 @@ impl UpsMonitor {
         }
     }
 
-    /// Takes over the configuration. The next look is made with it.
+    /// Sets the configuration for the next reading.
     pub(crate) fn configure(&self, config: UpsConfig) {
         self.state.configure(config);
     }
@@ -85,7 +85,7 @@ impl UpsMonitor {
         };
         while let Some(config) = self.next_look(&session) {
             if config.server.is_some() {
-                self.look(&mut session, &config, context);
+                self.poll_ups(&mut session, &config, context);
             } else if session.watch.stage() != Stage::Normal {
                 // the owner no longer wants the UPS watched
                 session.watch = PowerWatch::default();
@@ -109,7 +109,7 @@ impl UpsMonitor {
     }
 
     /// Reads the UPS, and enters another stage if there is one.
-    fn look(&self, session: &mut Session, config: &UpsConfig, context: &Arc<Context>) {
+    fn poll_ups(&self, session: &mut Session, config: &UpsConfig, context: &Arc<Context>) {
         let read = session.source.read(config);
         let now = session.started.elapsed().as_secs();
         let before = session.watch.stage();
@@ -136,13 +136,13 @@ impl UpsMonitor {
             }
         }
         if stage != before {
-            // the closing of pools takes time, and everybody may see meanwhile why
+            // closing pools takes time, and the reason is visible meanwhile
             self.state.set_status(Some(status.clone()));
             self.enter(stage, session, config, context);
         }
     }
 
-    /// Does what a stage needs. A stage may skip those before it.
+    /// Does the work of a stage. A stage may skip those before it.
     fn enter(
         &self,
         stage: Stage,

@@ -82,7 +82,9 @@ impl Outage {
         context: &Arc<Context>,
     ) -> Result<(), String> {
         if let Err(why) = source.force_shutdown() {
-            context.log.write_line(&format!("UPS: the other machines are not told: {why}"));
+            context
+                .log
+                .write_line(&format!("UPS: the other machines could not be notified: {why}"));
         }
         self.are_pools_closed = true;
         close_pools(context);

@@ -45,7 +45,7 @@ impl Source {
         })
     }
 
-    /// Tells the other machines to shut down, if this one is the primary.
+    /// Makes the other machines shut down, if this one is the primary.
     pub(super) fn force_shutdown(&mut self) -> Result<(), String> {
         match &mut self.client {
             Some(Client::Nut(client)) if self.config.role == Role::Primary => {

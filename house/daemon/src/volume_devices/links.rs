@@ -28,7 +28,7 @@ impl LinkDir {
         self.root.join(dataset.replace(' ', "+"))
     }
 
-    /// Makes the link of a dataset to a device. A link to a device that is there and is another one stays: a volume
+    /// Creates the link of a dataset to a device. A link to another existing device stays: a volume
     /// of another program has that name.
     pub(crate) fn create(&self, dataset: &str, device: &Path) -> io::Result<()> {
         let link = self.path_of(dataset);
@@ -70,7 +70,7 @@ impl LinkDir {
 
     fn remove_empty_parents(&self, link: &Path) {
         for dir in link.ancestors().skip(1).take_while(|dir| *dir != self.root) {
-            // this fails if another link is there
+            // this fails if another link exists
             if fs::remove_dir(dir).is_err() {
                 return;
             }
@@ -95,7 +95,7 @@ fn is_loop(device: &Path) -> bool {
     device.to_str().is_some_and(|path| path.starts_with("/dev/loop"))
 }
 
-/// Whether a device is a loop device with a file, or a device of another kind that is there.
+/// Whether a device is a loop device with a file, or an existing device of another kind.
 fn is_attached(device: &Path) -> bool {
     if !is_loop(device) {
         return device.exists();

@@ -127,7 +127,7 @@ impl VolumeDevice {
         matches!(self.unit.space(), Err(lun::Error::Gone))
     }
 
-    /// Takes over a new name, size and access.
+    /// Applies a new name, size and access.
     pub(crate) fn update(&mut self, backing: &BackingDir, wanted: WantedDevice) -> io::Result<()> {
         if wanted.is_read_only != self.wanted.is_read_only {
             self.device.set_read_only(wanted.is_read_only)?;
@@ -147,8 +147,8 @@ impl VolumeDevice {
         Ok(())
     }
 
-    /// Takes the device away and closes the volume, unless a program has the device open. `force`: programs that have
-    /// it open get errors from now on.
+    /// Removes the device and closes the volume, unless a program has the device open. `force`:
+    /// programs that have it open get errors from now on.
     pub(crate) fn detach(&self, backing: &BackingDir, force: bool) -> io::Result<DetachOutcome> {
         for tried in 0..DETACH_RETRIES {
             if tried > 0 {

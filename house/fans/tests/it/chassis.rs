@@ -1,4 +1,4 @@
-//! A simulated chassis: drives that make heat, and fans that carry it away.
+//! A simulated chassis: drives that make heat, and fans that remove it.
 //!
 //! Each drive: C dT/dt = P - (g0 + g1 * airflow) (T - ambient), with C of a 3.5 inch drive.
 
@@ -8,7 +8,7 @@ use fans::{Controller, FanConfig, FansConfig, Follows, Inputs, Outputs, SensorKi
 const CAPACITY: f64 = 450.0;
 /// The cooling without and with full airflow in watts per kelvin.
 const COOLING: (f64, f64) = (0.12, 0.55);
-/// The percent below which a fan of the model stands still, and that at which it starts.
+/// The percent below which a fan of the model stops, and that at which it starts.
 const STOPS: f64 = 18.0;
 const STARTS: f64 = 30.0;
 /// The revolutions a minute at full speed.
@@ -66,14 +66,14 @@ impl Chassis {
             let heat = power - cooling * (*temperature - self.ambient);
             *temperature += heat * seconds / CAPACITY;
         }
-        let outputs = self.controller.step(&self.look(seconds));
+        let outputs = self.controller.step(&self.read_inputs(seconds));
         self.speed =
             outputs.percents.first().map_or(100.0, |it| f64::from(u32::try_from(*it).unwrap()));
         outputs
     }
 
     /// The sensors show whole degrees, as drives do.
-    fn look(&self, seconds: f64) -> Inputs {
+    fn read_inputs(&self, seconds: f64) -> Inputs {
         let sensor = |(at, celsius): (usize, &f64)| {
             let value = (self.broken_sensor != Some(at)).then(|| celsius.round());
             (SensorKind::Drive, format!("drivetemp@{at}"), value)

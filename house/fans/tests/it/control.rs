@@ -45,7 +45,7 @@ proptest! {
         }
         let percents = hour(&mut chassis);
         let (low, high) = (percents.iter().min().unwrap(), percents.iter().max().unwrap());
-        // a degree is the resolution of the sensor, and worth a few percent
+        // a degree is the resolution of the sensor, and equals a few percent
         prop_assert!(high - low <= 8, "{low} to {high} %");
         let target = 40.0;
         prop_assert!(chassis.hottest() < target + 1.6 || *high == 100, "{} °C", chassis.hottest());
@@ -99,7 +99,7 @@ fn limit_holds_until_it_is_cooler() {
 }
 
 #[test]
-fn missing_sensors_are_faults_and_pulled_drives_are_not() {
+fn missing_sensors_are_faults_pulled_drives_are_not() {
     let mut controller = Controller::new(&config());
     let mut look = |names: &[&str]| {
         let sensor = |name: &&str| (SensorKind::Drive, (*name).to_owned(), Some(30.0));

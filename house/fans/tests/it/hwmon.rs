@@ -106,7 +106,7 @@ fn sensors_of_drives_and_processor_are_read() {
 }
 
 #[test]
-fn full_speed_is_set_on_all_that_can_be() {
+fn full_speed_is_set_on_all_controllable_fans() {
     let tree = Tree::new("full");
     let dir = tree.add(0, "nct6798", "nct6775.656", FAN);
     let absent = tree.0.join("absent/pwm1");

@@ -20,7 +20,7 @@ struct Rule {
 }
 
 const DEFECTS: Rule = Rule { watch_at: 1, fails_at: 100, fails_on_growth: 10, growth_only: false };
-/// The age in seconds from which the sentence says that a counter stayed the same.
+/// The age in seconds from which the sentence mentions that a counter stayed the same.
 const MIN_AGE: u64 = 24 * 60 * 60;
 const NEVER: u64 = u64::MAX;
 const TRANSPORT: Rule =

@@ -1,5 +1,5 @@
-//! Rules for what a drive says of itself: its SMART status, failing attributes, NVMe warnings, self-tests and
-//! its temperature.
+//! Rules for a drive's own report: its SMART status, failing attributes, NVMe warnings, self-tests
+//! and its temperature.
 
 use super::{Evidence, Finding, Grade};
 use crate::{Attribute, Protocol, SmartReport};
@@ -26,7 +26,7 @@ pub(super) fn find(report: &SmartReport, evidence: &Evidence<'_>, findings: &mut
     let before = findings.len();
     findings.extend(failing_attributes(report, evidence));
     findings.extend(critical_warning(report, evidence));
-    // the attribute or the warning is the reason, and says more
+    // the attribute or the warning is the reason, and has more detail
     if report.passed == Some(false) && findings.len() == before {
         let sentence = "The drive reports that it fails (SMART status FAILED).".to_owned();
         findings.push(failing("smart_status", 1, sentence, evidence));

@@ -22,7 +22,7 @@ fn lights_belong_to_the_slots_of_drives() {
 }
 
 #[test]
-fn activity_ends_when_told_and_needs_a_drive() {
+fn activity_stops_on_request_and_needs_a_drive() {
     let path = std::env::temp_dir().join(format!("ph-blink-{}", std::process::id()));
     fs::write(&path, [1; 5000]).unwrap();
     let calls = Cell::new(0);

@@ -36,7 +36,7 @@ fn packed_raw_values_are_not_misread() {
 }
 
 #[test]
-fn zero_degrees_are_no_temperature() {
+fn zero_degrees_mean_no_temperature() {
     let mut json = json("smart-scsi");
     json["temperature"]["current"] = 0.into();
     assert_eq!(parse_report(&json).unwrap().temperature, None);
@@ -45,7 +45,7 @@ fn zero_degrees_are_no_temperature() {
 }
 
 #[test]
-fn outputs_without_smart_data_are_no_reports() {
+fn outputs_without_smart_data_give_no_report() {
     assert_eq!(parse_report(&json("smart-fail")), None);
     assert_eq!(parse_report(&json("smart-raid")), None);
     assert_eq!(parse_report(&Value::Null), None);

@@ -72,7 +72,7 @@ fn hanging_smartctl_costs_a_time_limit_only() {
 }
 
 #[test]
-fn failures_say_what_to_do() {
+fn failures_name_the_next_step() {
     let program = Program::new("fails", &format!("{}; exit 2", recording("smart-fail")));
     let why = program.read().unwrap_err().to_string();
     assert!(why.contains("Open failed, Error=5"), "{why}");

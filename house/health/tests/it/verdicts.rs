@@ -9,7 +9,7 @@ use crate::recordings::report;
 const DAY: u64 = 24 * 60 * 60;
 const NOW: u64 = 1_800_000_000;
 
-/// A drive that had the same counters for so many days, and these today.
+/// A drive that had the same counters for this many days, and these today.
 fn history(report: &SmartReport, days: u64, change: &[(Counter, u64, u64)]) -> History {
     let mut history = History::default();
     for day in (0..=days).rev() {
@@ -22,7 +22,7 @@ fn history(report: &SmartReport, days: u64, change: &[(Counter, u64, u64)]) -> H
     history
 }
 
-fn judge(report: &SmartReport, history: &History) -> Verdict {
+fn verdict_of(report: &SmartReport, history: &History) -> Verdict {
     let place = Placement { pool: "tank", device: "/dev/sdc" };
     let counters = history.samples.last().unwrap().counters.clone();
     assess(&Evidence {
@@ -38,7 +38,7 @@ fn judge(report: &SmartReport, history: &History) -> Verdict {
 
 fn judge_new(name: &str) -> Verdict {
     let report = report(name);
-    judge(&report, &history(&report, 0, &[]))
+    verdict_of(&report, &history(&report, 0, &[]))
 }
 
 #[test]
@@ -77,21 +77,21 @@ fn passed_drive_with_media_errors_is_watched() {
 #[test]
 fn growth_is_worse_than_an_old_value() {
     let report = report("smart-megaraid1");
-    let stable = judge(&report, &history(&report, 60, &[]));
+    let stable = verdict_of(&report, &history(&report, 60, &[]));
     assert_eq!(stable.grade, Grade::Watch);
     assert!(stable.sentence.contains("(Reallocated_Sector_Ct (5): the same for 30 days)"));
     let grown = [(Counter::ReallocatedSectors, 300, 387)];
-    let grown = judge(&report, &history(&report, 12, &grown));
+    let grown = verdict_of(&report, &history(&report, 12, &grown));
     assert_eq!(grown.grade, Grade::Failing);
     assert!(grown.sentence.contains("300 to 387 in 12 days"), "{}", grown.sentence);
-    assert_eq!(judge(&report, &history(&report, 0, &[])).grade, Grade::Failing);
+    assert_eq!(verdict_of(&report, &history(&report, 0, &[])).grade, Grade::Failing);
 }
 
 #[test]
 fn pending_sectors_are_seen_though_smart_passed() {
     let mut report = report("smart-sat");
     report.passed = Some(true);
-    let verdict = judge(&report, &history(&report, 3, &[(Counter::PendingSectors, 0, 8)]));
+    let verdict = verdict_of(&report, &history(&report, 3, &[(Counter::PendingSectors, 0, 8)]));
     assert_eq!(verdict.grade, Grade::Watch);
     assert_eq!(
         verdict.sentence,
@@ -101,12 +101,12 @@ fn pending_sectors_are_seen_though_smart_passed() {
 }
 
 #[test]
-fn old_cable_errors_are_no_finding() {
+fn old_cable_errors_give_no_finding() {
     let report = report("smart-ata-failed-scrutiny");
     assert_eq!(report.counters[&Counter::CrcErrors], 108);
-    assert_eq!(judge(&report, &history(&report, 5, &[])).grade, Grade::Ok);
+    assert_eq!(verdict_of(&report, &history(&report, 5, &[])).grade, Grade::Ok);
     let grown = [(Counter::CrcErrors, 100, 108)];
-    let verdict = judge(&report, &history(&report, 5, &grown));
+    let verdict = verdict_of(&report, &history(&report, 5, &grown));
     assert!(verdict.sentence.contains("Check the data cable"), "{}", verdict.sentence);
 }
 
@@ -116,24 +116,24 @@ fn noted_findings_return_when_they_grow() {
     let mut history = history(&report, 0, &[]);
     let note = Note { value: 7, grade: Grade::Watch, time: NOW };
     history.notes.insert("media_errors".to_owned(), note);
-    let verdict = judge(&report, &history);
+    let verdict = verdict_of(&report, &history);
     assert_eq!((verdict.grade, verdict.findings[0].is_noted), (Grade::Ok, true));
     assert_eq!(verdict.sentence, "No new problem; one is noted.");
     history.samples[0].counters.insert(Counter::MediaErrors, 8);
-    assert_eq!(judge(&report, &history).grade, Grade::Watch);
+    assert_eq!(verdict_of(&report, &history).grade, Grade::Watch);
 }
 
 #[test]
 fn failed_self_tests_and_heat_are_findings() {
     let mut sound = report("smart-ata2");
     sound.temperature = Some(71);
-    let verdict = judge(&sound, &history(&sound, 0, &[]));
+    let verdict = verdict_of(&sound, &history(&sound, 0, &[]));
     assert_eq!((verdict.grade, verdict.findings[0].key.as_str()), (Grade::Watch, "temperature"));
     let mut json = crate::recordings::json("smart-fail2");
     let newest = &mut json["ata_smart_self_test_log"]["standard"]["table"][0]["status"];
     newest["value"] = 121.into();
     let failed = health::parse_report(&json).unwrap();
-    let verdict = judge(&failed, &history(&failed, 0, &[]));
+    let verdict = verdict_of(&failed, &history(&failed, 0, &[]));
     assert!(verdict.findings.iter().any(|finding| finding.key == "self_test"));
 }
 
@@ -142,13 +142,13 @@ fn nvme_warnings_are_failures() {
     let mut report = report("smart-nvme2");
     report.critical_warning = 0x08;
     report.passed = Some(false);
-    let verdict = judge(&report, &history(&report, 0, &[]));
+    let verdict = verdict_of(&report, &history(&report, 0, &[]));
     assert_eq!((verdict.grade, verdict.findings.len()), (Grade::Failing, 1));
     assert!(verdict.sentence.contains("went read-only (critical_warning 0x08)"));
     report.critical_warning = 0;
     report.passed = Some(true);
     report.available_spare = Some((4, 10));
-    assert_eq!(judge(&report, &history(&report, 0, &[])).grade, Grade::Failing);
+    assert_eq!(verdict_of(&report, &history(&report, 0, &[])).grade, Grade::Failing);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn unread_drive_is_unknown_not_ok() {
 fn errors_that_the_pool_counted_are_findings() {
     let report = report("smart-ata2");
     let counted = [(Counter::PoolChecksumErrors, 0, 3)];
-    let verdict = judge(&report, &history(&report, 1, &counted));
+    let verdict = verdict_of(&report, &history(&report, 1, &counted));
     assert_eq!(verdict.grade, Grade::Watch);
     assert!(verdict.sentence.contains("zpool clear tank /dev/sdc"), "{}", verdict.sentence);
 }

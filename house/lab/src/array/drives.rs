@@ -1,5 +1,4 @@
-//! Drives of which pools are made: nobody uses them, and they hold nothing, unless they were named
-//! to be overwritten.
+//! Drives for test pools: they are unused and empty, unless they were named to be overwritten.
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
@@ -15,15 +14,15 @@ use crate::drive_info::DriveInfo;
 use crate::scratch_dir::{cached_fraction, drop_page_cache};
 use crate::{Error, System};
 
-/// What OpenZFS keeps free behind the partition that it makes on a whole disk.
+/// The space that OpenZFS keeps free behind the partition that it makes on a whole disk.
 const RESERVED_AT_END: u64 = 9 << 20;
 
 /// A drive, or a file in the place of one.
 #[derive(Debug)]
 pub(super) struct Drive {
     path: PathBuf,
-    /// For the page cache. It stays open: a lock of the pool's on the same file would be lost with
-    /// whatever other handle of this process is closed.
+    /// For the page cache. It stays open: closing another handle of the same file in this process
+    /// would release the pool's lock.
     buffered: File,
     /// A file with holes, which gets all of them back.
     is_sparse: bool,
@@ -50,7 +49,7 @@ impl Drive {
             return Err(refused(user));
         }
         let plain = File::open(path).map_err(Error::io(path, "opened"))?;
-        let size = device_size(&plain).map_err(Error::io(path, "asked for its size"))?;
+        let size = device_size(&plain).map_err(Error::io(path, "examined for its size"))?;
         let content = drive_checks::nonempty_reason(&plain, path, size)?;
         if let Some(why) = content.as_ref().filter(|_| !is_named_in(path, overwrite)) {
             return Err(refused(format!("{why}; or name it with --overwrite")));
@@ -93,7 +92,7 @@ impl Drive {
         }
     }
 
-    /// Takes what was read of it out of memory; says which part still is there.
+    /// Drops its pages from the page cache; returns the part that is still cached.
     pub(super) fn drop_cache(&self) -> Option<f64> {
         drop_page_cache(&self.buffered);
         let found = cached_fraction(&self.buffered, self.size);
@@ -101,7 +100,7 @@ impl Drive {
         found
     }
 
-    /// Makes it empty: nothing on it leads to what was on it.
+    /// Makes it empty: clears everything that leads to its old content.
     pub(super) fn clear_labels(&self, part: DrivePart) -> Result<(), Error> {
         let failed = || Error::io(&self.path, "emptied");
         let file = OpenOptions::new().write(true).open(&self.path).map_err(failed())?;

@@ -195,7 +195,7 @@ impl BlockTarget for LargeFile {
     }
 }
 
-/// All that was asked for was read.
+/// All requested bytes were read.
 fn check_full_read(count: usize, asked: &[u8]) -> Result<(), Error> {
     if count == asked.len() {
         return Ok(());

@@ -35,7 +35,7 @@ pub(super) struct LayoutRunner<'a> {
     pub(super) system: &'a System,
 }
 
-/// What came out for one layout.
+/// The result of one layout.
 #[derive(Default)]
 pub(super) struct LayoutResult {
     pub(super) tally: Tally,
@@ -46,7 +46,7 @@ pub(super) struct LayoutResult {
     pub(super) completed_runs: usize,
 }
 
-/// What small records take.
+/// The space of small records.
 #[derive(Clone, Copy)]
 pub(super) struct SmallRecordSpace {
     data_bytes: u64,
@@ -65,7 +65,7 @@ impl LayoutResult {
         self.tally.add_value(name, per_second(bytes, time), time, None);
     }
 
-    /// What is known besides the figures.
+    /// The facts besides the figures.
     pub(super) fn facts(&self) -> Map<String, Value> {
         let small = self.small_records.map(|small| {
             json!({
@@ -78,7 +78,7 @@ impl LayoutResult {
         value.as_object().cloned().unwrap_or_default()
     }
 
-    /// What small records cost, in a sentence.
+    /// The space overhead of small records, in a sentence.
     pub(super) fn small_record_finding(&self) -> Option<String> {
         let SmallRecordSpace { data_bytes: data, allocated_bytes: allocated } =
             self.small_records?;
@@ -132,7 +132,7 @@ impl LayoutRunner<'_> {
             available: human_bytes(free),
             needed: human_bytes(wanted),
         };
-        // what is overwritten stays for a while, and small records take more than their size
+        // overwritten data stays for a while, and small records take more than their size
         let most = free / 3;
         if let Some(wanted) = wish.size.filter(|wanted| *wanted > most) {
             return Err(room(wanted.saturating_mul(3)));
@@ -196,7 +196,7 @@ impl LayoutRunner<'_> {
                 return Ok(false);
             };
             if verb == Operation::Write {
-                // what is counted is one side of a mirror
+                // the counted bytes are those of one child of a mirror
                 let allocated = place.allocated_bytes("small")? * layout.mirror_width();
                 column.small_records =
                     Some(SmallRecordSpace { data_bytes: data, allocated_bytes: allocated });
@@ -224,8 +224,8 @@ impl LayoutRunner<'_> {
         Ok(true)
     }
 
-    /// Empties a drive and gives it all that it held, where the others know; whether it was done to
-    /// its end.
+    /// Clears a drive and resilvers it, if there is redundancy; returns whether it was
+    /// finished.
     fn measure_resilver(
         &self,
         pool: &Pool,
@@ -234,7 +234,7 @@ impl LayoutRunner<'_> {
         column: &mut LayoutResult,
     ) -> Result<bool, Error> {
         let Some(drive) = layout.first_redundant_drive() else { return Ok(true) };
-        self.progress.start_step("an emptied drive gets all that it held", size.pass_duration());
+        self.progress.start_step("resilver of an emptied drive", size.pass_duration());
         let Some(resilver) = pool.resilver(drive, self.progress)? else { return Ok(false) };
         let done = (resilver.bytes, resilver.duration);
         column.add_scan("resilver", "resilver: one drive gets all", done);

@@ -18,7 +18,7 @@ use crate::{Error, System};
 /// How often is looked whether to stop.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The same where that costs what is measured.
+/// The same where compression would cost measured time.
 const SHORT_CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A pool. Its drives are empty again when it goes.
@@ -68,7 +68,7 @@ impl Pool {
             vdevs,
             ashift: Some(layout.ashift),
             properties: properties.to_vec(),
-            // what the drives hold was asked for before, and unlike vdevs are somebody's question
+            // the drives were checked before, and unequal vdevs are allowed
             force: true,
         };
         pool.drives.iter().try_for_each(|drive| drive.clear_labels(pool.drive_part))?;
@@ -101,8 +101,8 @@ impl Pool {
         work(session.as_ref().ok_or_else(closed)?)
     }
 
-    /// Closes it, and takes what was read of its drives out of memory; says which part could not
-    /// be.
+    /// Exports it, and drops its pages from the page cache; returns the part that is still
+    /// cached.
     fn close(&self) -> Result<Option<f64>, Error> {
         if let Some(session) = self.replace_session(None) {
             session.close(CloseAction::Close)?;
@@ -117,8 +117,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Closes and opens it: nothing that it held is in memory afterwards, but for the part that is
-    /// told.
+    /// Exports and imports it: afterwards nothing of it is in memory, except for the returned
+    /// part.
     pub(super) fn reopen(&self) -> Result<Option<f64>, Error> {
         let found = self.close()?;
         self.open()?;
@@ -154,8 +154,8 @@ impl Pool {
         Ok(Some(ScanResult { bytes: findings.examined_bytes, duration: time }))
     }
 
-    /// Empties a drive, and has it get all that it held from the others. None if it was stopped.
-    /// The bytes are those that the drive took.
+    /// Clears a drive, and resilvers it. None if it was stopped. Returns the bytes written to the
+    /// drive.
     pub(super) fn resilver(
         &self,
         which: usize,
@@ -230,7 +230,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         drop(self.replace_session(None));
         for drive in &self.drives {
-            // nobody is left to be told; the drive is refused the next time, and its name asked for
+            // no caller is left for the error; the next run refuses the drive and requires its name
             drop(drive.clear_labels(self.drive_part));
         }
     }

@@ -1,4 +1,4 @@
-//! A pool that is held, from one cold start to the next, and the thread that writes it.
+//! An imported pool, from one cold start to the next, and its sync thread.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Release};
@@ -13,12 +13,12 @@ use posix::{ChangeContext, Credentials};
 use crate::test_data::Random;
 use crate::{Error, Machine, System};
 
-/// What waits is written that often.
+/// The interval of txg syncs.
 const TXG_SYNC_INTERVAL: Duration = Duration::from_secs(5);
-/// Changes that wait to be written: a tenth of the memory, but so much at least and at most.
+/// The limit of dirty data: a tenth of the memory, within these bounds.
 const DIRTY_LIMITS: (u64, u64) = (64 << 20, 4 << 30);
 
-/// A pool that is held.
+/// An imported pool.
 pub(super) struct Session {
     pool: Pool,
     stop: Arc<AtomicBool>,
@@ -27,17 +27,17 @@ pub(super) struct Session {
     contents: Mutex<HashMap<u64, Content>>,
 }
 
-/// What becomes of the pool.
+/// The state of the pool.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CloseAction {
     /// It is closed, to be opened again.
     Close,
-    /// It is no more.
+    /// It is exported.
     Destroy,
 }
 
 impl Session {
-    /// Begins to write what is changed.
+    /// Requests a sync.
     pub(super) fn new(pool: Pool) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let writer = {
@@ -56,7 +56,7 @@ impl Session {
         Ok(self.pool.filesystem(name)?)
     }
 
-    /// What a file holds, to be read.
+    /// The open file, for reads.
     pub(super) fn open_content(&self, files: &OpenFileSystem, id: u64) -> Result<Content, Error> {
         let mut contents = self.contents.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(content) = contents.get(&id) {
@@ -67,7 +67,7 @@ impl Session {
         Ok(content)
     }
 
-    /// Forgets what a file held: it became longer, or is no more.
+    /// Closes the open file: it was extended, or removed.
     pub(super) fn invalidate_content(&self, id: u64) {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
@@ -85,7 +85,7 @@ impl Session {
             CloseAction::Close => self.pool.close(),
             CloseAction::Destroy => self.pool.destroy_pool(),
         };
-        // what it could not write, the end could not either
+        // if it could not write this, it cannot write the end either
         drop(writer.join());
         done
     }
@@ -93,7 +93,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // something else failed before, and that is told
+        // an earlier error is reported instead
         drop(self.shut_down(CloseAction::Close));
     }
 }
@@ -104,15 +104,14 @@ fn now() -> (u64, u32) {
     (now.as_secs(), now.subsec_nanos())
 }
 
-/// Who changes files.
+/// The credentials of file changes.
 pub(super) fn credentials() -> ChangeContext {
     let (seconds, nanoseconds) = now();
     let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
     ChangeContext { credentials: Credentials::new(0, 0), now: Time { seconds, nanoseconds } }
 }
 
-/// What the engine needs of the world outside. Nobody keeps these pools, so that chance need not be
-/// more than unlike.
+/// The engine's environment. These pools are temporary, so their random numbers need only differ.
 pub(super) fn environment(system: &System) -> Environment {
     let (seconds, nanoseconds) = now();
     let random = Mutex::new(Random::new(seconds ^ (u64::from(nanoseconds) << 32)));

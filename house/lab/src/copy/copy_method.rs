@@ -1,4 +1,4 @@
-//! The ways to copy: a copier of ours, and the programs that people use.
+//! The ways to copy: our own copier, and common programs.
 
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
@@ -24,14 +24,14 @@ pub enum CopyMethod {
     RsyncSsh,
 }
 
-/// How often a program is asked whether it has ended.
+/// The interval at which a program's end is polled.
 const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 impl CopyMethod {
     /// All.
     pub const ALL: [Self; 4] = [Self::BuiltIn, Self::Cp, Self::Rsync, Self::RsyncSsh];
 
-    /// Its name for programs.
+    /// Its name in JSON.
     pub fn id(self) -> &'static str {
         match self {
             Self::BuiltIn => "poolhouse",
@@ -46,7 +46,7 @@ impl CopyMethod {
         Self::ALL.into_iter().find(|way| way.id() == id)
     }
 
-    /// Its name for people.
+    /// Its name for a user.
     pub fn name(self) -> &'static str {
         match self {
             Self::RsyncSsh => "rsync over ssh",
@@ -70,8 +70,7 @@ impl CopyMethod {
                 let host =
                     if let Destination::Remote(there) = place { &there.host } else { "localhost" };
                 let reaches = can_run("ssh", &[&SSH_OPTIONS[..], &[host, "true"]].concat());
-                (!reaches)
-                    .then(|| format!("ssh does not reach {host} without being asked anything"))
+                (!reaches).then(|| format!("ssh does not reach {host} without a prompt"))
             }),
         }
     }
@@ -146,7 +145,7 @@ fn can_run(program: &str, arguments: &[&str]) -> bool {
 /// Waits for a program, or ends it.
 fn wait_or_kill(mut child: Child, over: &dyn Fn() -> bool) -> Result<bool, String> {
     let said = child.stderr.take().map(|mut pipe| {
-        // read as it comes, or a program with much to say would wait for ever
+        // read at once: a full pipe would block the program forever
         std::thread::spawn(move || {
             let mut text = Vec::new();
             let _ = pipe.read_to_end(&mut text);

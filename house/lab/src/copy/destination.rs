@@ -47,7 +47,7 @@ pub(super) struct RemoteDestination {
     is_created: AtomicBool,
 }
 
-/// Options with which ssh asks nobody anything.
+/// Options that keep ssh from prompting.
 pub(super) const SSH_OPTIONS: [&str; 4] = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=5"];
 
 impl Destination {
@@ -82,7 +82,7 @@ impl Destination {
         }
     }
 
-    /// What is mounted there.
+    /// The mount at the folder.
     pub(super) fn mount(&self) -> Option<&Mount> {
         match self {
             Self::Local(here) => Some(&here.mount),
@@ -141,7 +141,7 @@ impl Destination {
         }
     }
 
-    /// What has arrived in the folder of a run.
+    /// The copied files in the folder of a run.
     pub(super) fn copied_tree(&self, whole: bool) -> Result<FileTree, Error> {
         match self {
             Self::Local(here) => FileTree::scan_copy(&here.run_dir(), whole),
@@ -171,7 +171,7 @@ impl Destination {
 impl Drop for LocalDestination {
     fn drop(&mut self) {
         if self.is_created.load(Relaxed) {
-            // nobody is left to be told; the next measurement here names what is left over
+            // no caller is left for the error; the next measurement here names the leftover files
             let _ = remove_dir_with_retries(&self.scratch);
         }
     }
@@ -185,8 +185,8 @@ impl Drop for RemoteDestination {
     }
 }
 
-/// How often, and after how long, it is tried again to remove what a program that was ended may
-/// still have been writing to.
+/// The number and interval of attempts to remove files that a killed program may still be
+/// writing.
 const REMOVE_TRIES: u32 = 20;
 const REMOVE_RETRY_DELAY: Duration = Duration::from_millis(100);
 
@@ -206,14 +206,14 @@ impl LocalDestination {
         let full = folder.canonicalize().map_err(Error::io(folder, "used"))?;
         let source_full = source.canonicalize().map_err(Error::io(source, "used"))?;
         if !full.is_dir() {
-            return Err(Error::invalid_request(format!("'{text}' is no folder")));
+            return Err(Error::invalid_request(format!("'{text}' is not a folder")));
         }
         if full.starts_with(&source_full) {
-            let what = format!("'{text}' lies in what is to be copied");
+            let what = format!("'{text}' is inside the tree to copy");
             return Err(Error::invalid_request(what));
         }
         let facts = rustix::fs::statvfs(&full)
-            .map_err(|error| Error::io(folder, "asked for its free space")(error.into()))?;
+            .map_err(|error| Error::io(folder, "examined for free space")(error.into()))?;
         let free = facts.f_bavail.saturating_mul(facts.f_frsize);
         if free < tree.bytes {
             let (free, wanted) = (human_bytes(free), human_bytes(tree.bytes));
@@ -243,7 +243,7 @@ impl RemoteDestination {
         };
         if !is_plain(host, "@.-_") || !is_plain(path, "/.-_") {
             return Err(Error::invalid_request(format!(
-                "'{text}' is no HOST:PATH of letters, digits and / . - _ alone"
+                "'{text}' is not a HOST:PATH of letters, digits and / . - _ alone"
             )));
         }
         let scratch = scratch_path(Path::new(path)).display().to_string();

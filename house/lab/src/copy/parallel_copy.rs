@@ -17,7 +17,8 @@ const QUEUE_LENGTH: usize = 256;
 /// Bytes of a read and a write.
 const BUFFER_SIZE: usize = 1 << 20;
 
-/// Copies a tree into an empty folder. Whether all was copied: not if `stop` said so.
+/// Copies a tree into an empty folder. Returns whether it was copied completely: `stop` ends it
+/// early.
 pub(super) fn copy_tree(
     source: &Path,
     target: &Path,
@@ -34,7 +35,7 @@ pub(super) fn copy_tree(
             let next = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(path) = next else { return };
             if ended() {
-                continue; // what waits is taken, so that nobody waits for room
+                continue; // drain the queue, so that no thread waits for space
             }
             let (from, to) = (source.join(&path), target.join(&path));
             if let Err(error) = copy_file(&from, &to, &mut buffer, &ended) {
@@ -56,7 +57,7 @@ pub(super) fn copy_tree(
         return Err(error);
     }
     let folders = walked?;
-    // the last first, as what is put into a folder changes its times
+    // the last first, because a new entry changes its folder's times
     folders.iter().rev().try_for_each(|folder| {
         let (from, to) = (source.join(folder), target.join(folder));
         let kept = fs::metadata(&from).and_then(|facts| copy_attributes(&facts, &to));
@@ -88,7 +89,7 @@ fn queue_files(
                     fs::read_link(&from).and_then(|leads| std::os::unix::fs::symlink(leads, &to));
                 made.map_err(Error::io(&to, "made"))?;
             }
-            // the crew is there as long as this goes on
+            // the workers live as long as this loop
             TreeEntry::File(_) => drop(give.send(path.to_owned())),
             TreeEntry::Special => {}
         }

@@ -1,4 +1,4 @@
-//! A tree of files: what there is to copy, and what has arrived.
+//! A tree of files: the source, and the copied part.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
@@ -10,14 +10,14 @@ use crate::scratch_dir::drop_page_cache;
 /// Bytes of a block as file systems count them.
 const STAT_BLOCK_SIZE: u64 = 512;
 
-/// What a tree has.
+/// The counts of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FileTree {
     /// Regular files.
     pub(super) files: u64,
     /// Bytes in them.
     pub(super) bytes: u64,
-    /// Their paths, to take them out of memory; empty if nobody will.
+    /// Their paths, for dropping them from the page cache; empty if not needed.
     paths: Vec<PathBuf>,
 }
 
@@ -30,7 +30,7 @@ pub(super) enum TreeEntry {
     Special,
 }
 
-/// Visits all below `root`, folders before what is in them; paths are relative.
+/// Visits everything below `root`, folders before their entries; paths are relative.
 pub(super) fn walk_tree(
     root: &Path,
     visit: &mut dyn FnMut(&Path, TreeEntry) -> Result<(), Error>,
@@ -60,7 +60,7 @@ pub(super) fn walk_tree(
 }
 
 impl FileTree {
-    /// What is in a folder.
+    /// The entries of a folder.
     pub(super) fn scan(root: &Path) -> Result<Self, Error> {
         let mut tree = Self::default();
         walk_tree(root, &mut |path, entry| {
@@ -74,7 +74,7 @@ impl FileTree {
         Ok(tree)
     }
 
-    /// What has arrived in a folder, of files that are still being written too.
+    /// The copied part in a folder, including files that are still being written.
     pub(super) fn scan_copy(root: &Path, whole: bool) -> Result<Self, Error> {
         let mut tree = Self::default();
         walk_tree(root, &mut |_, entry| {
@@ -88,7 +88,7 @@ impl FileTree {
         Ok(tree)
     }
 
-    /// So many files with so many bytes.
+    /// This many files with this many bytes.
     pub(super) fn from_totals(files: u64, bytes: u64) -> Self {
         Self { files, bytes, paths: Vec::new() }
     }

@@ -1,5 +1,5 @@
-//! What is done to drives: each alone by zone, random reads, writing where that was asked for, then
-//! those of each controller together, then all together.
+//! The measurements of drives: each alone by zone, random reads, writes if requested, then
+//! the drives of each controller together, then all together.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,16 +18,15 @@ use crate::timed_run::{Operation, Order, RunResult, Task};
 use crate::workload::SEQUENTIAL_BLOCK_SIZE;
 use crate::{Error, System};
 
-/// A zone is this large at most: what a drive reads in the longest run.
+/// The largest zone: the bytes that a drive reads in the longest run.
 const MAX_ZONE_SIZE: u64 = 1 << 38;
-/// Reads at a time, so that a drive without moving parts shows what it can do; a disk needs no
-/// more than the next one waiting.
+/// Concurrent reads, so that an SSD reaches its rate; a disk needs only one waiting request.
 const SSD_QUEUE_DEPTH: usize = 8;
 const HDD_QUEUE_DEPTH: usize = 2;
 const RANDOM_BLOCK_SIZE: u64 = 4096;
 const RANDOM_QUEUE_DEPTHS: [usize; 2] = [1, 32];
 
-/// What all steps share.
+/// The state that all steps share.
 pub(super) struct DiskRunner<'a> {
     pub(super) drives: &'a [Drive],
     pub(super) options: &'a Options,
@@ -35,7 +34,7 @@ pub(super) struct DiskRunner<'a> {
     pub(super) system: &'a System,
 }
 
-/// What was found, by the drives' numbers.
+/// The findings, by the drives' numbers.
 #[derive(Debug, Default)]
 pub(super) struct DiskRates {
     /// Bytes a second of each drive alone, zone by zone, every run.
@@ -287,7 +286,7 @@ impl DiskRunner<'_> {
                 scope.spawn(move || Task::run(task, drive, self.progress, self.system))
             };
             let threads: Vec<_> = tasks.iter().map(|(drive, task)| start((*drive, task))).collect();
-            // a thread that panicked has said so
+            // a thread that panicked has reported it
             threads.into_iter().map(|thread| thread.join().unwrap_or(Ok(None))).collect()
         });
         let time = began.elapsed();

@@ -1,4 +1,4 @@
-//! Whether a drive holds anything, or is used by anyone: such a drive is never written to.
+//! Checks whether a drive has data or is in use: such a drive is never written.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -11,7 +11,7 @@ use crate::{Error, System};
 /// all keep there what finds the rest.
 pub(crate) const PROTECTED_END_SIZE: u64 = 1 << 20;
 
-/// Who uses the drive of that name, if anyone: mounted file systems, swap, mappers and arrays.
+/// The users of a drive, if any: mounted file systems, swap, mappers and arrays.
 pub(crate) fn in_use_reason(system: &System, name: &str) -> Option<String> {
     let block = Path::new("sys/block").join(name);
     let mut parts = vec![block.clone()];
@@ -61,7 +61,7 @@ pub(crate) fn nonempty_reason(
         file.read_exact_at(end.as_mut(), at).map_err(Error::io(path, "read"))?;
         if end.as_mut().iter().any(|byte| *byte != 0) {
             return Ok(Some(format!(
-                "its {which} MiB is not empty, so it may hold data; if nothing on it is wanted, \
+                "its {which} MiB is not empty, so it may hold data; if nothing on it is expected, \
                  make its first and last MiB zeros (blkdiscard -z, dd) and try again"
             )));
         }

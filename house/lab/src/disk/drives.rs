@@ -18,7 +18,7 @@ use crate::{Error, System};
 #[derive(Debug)]
 pub(super) struct Drive {
     path: PathBuf,
-    /// Through the page cache; of a drive that may be overwritten, the hold that keeps others away.
+    /// Through the page cache; of a drive that may be overwritten, the exclusive handle.
     buffered: File,
     /// Passing by the page cache, where that is possible.
     direct: Option<File>,
@@ -29,8 +29,8 @@ pub(super) struct Drive {
 }
 
 impl Drive {
-    /// Opens it to be read; if it is among those that may be overwritten, to be written too, after
-    /// everything was done to make sure that nothing is lost.
+    /// Opens it for reading; if it is among those that may be overwritten, also for writing, after
+    /// all checks against data loss.
     pub(super) fn open(path: &Path, overwrite: &[String], system: &System) -> Result<Self, Error> {
         let kind = std::fs::metadata(path).map_err(Error::io(path, "looked at"))?;
         let is_device = kind.file_type().is_block_device();
@@ -53,7 +53,8 @@ impl Drive {
             can_overwrite: false,
             is_in_use: user.is_some(),
         };
-        drive.size = device_size(&drive.buffered).map_err(Error::io(path, "asked for its size"))?;
+        drive.size =
+            device_size(&drive.buffered).map_err(Error::io(path, "examined for its size"))?;
         if drive.info.size_bytes == 0 {
             drive.info.size_bytes = drive.size;
         }
@@ -104,7 +105,7 @@ impl Drive {
         if let Some(why) = drive_checks::nonempty_reason(&self.buffered, &self.path, self.size)? {
             return Err(refused(why));
         }
-        // a device that is opened so is nobody else's
+        // a device that is opened so (O_EXCL) has no other user
         let flags = if is_device { OFlags::EXCL } else { OFlags::empty() };
         match open_file(&self.path, true, flags) {
             Ok(file) => self.buffered = file,
@@ -117,8 +118,8 @@ impl Drive {
         Ok(())
     }
 
-    /// Passes by the page cache, if it can. What was opened before stays open: it is what keeps
-    /// others from a drive that is overwritten.
+    /// Bypasses the page cache, if possible. The earlier handle stays open: it protects a drive
+    /// that is overwritten from other users.
     fn open_direct(&self) -> Option<File> {
         let file = open_file(&self.path, self.can_overwrite, OFlags::DIRECT).ok()?;
         let mut page = AlignedBuffer::new(ALIGNMENT);
@@ -212,13 +213,13 @@ mod tests {
             let wrong = std::panic::AssertUnwindSafe(|| drive.write(at, &[1; 4096]));
             assert!(std::panic::catch_unwind(wrong).is_err(), "{at}");
         }
-        // it still counts as empty, since nothing at its ends leads to what was written
+        // it still counts as empty, because nothing at its ends leads to the written data
         drop(drive);
         assert!(Drive::open(&path, &["empty".into()], &system).is_ok());
         fs::write(&path, vec![1; 8 << 20]).unwrap();
         let refused = Drive::open(&path, &["empty".into()], &system).unwrap_err().to_string();
         assert!(refused.contains("is not written to: its first MiB"), "{refused}");
-        assert!(Drive::open(&path, &[], &system).is_ok(), "reading harms nobody");
+        assert!(Drive::open(&path, &[], &system).is_ok(), "reading is harmless");
         assert!(Drive::open(path.parent().unwrap(), &[], &system).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What figures of drives say: a slow drive, a slow port, a bus that they share.
+//! Findings about drives: a slow drive, a slow port, a shared bus.
 
 use super::disk_runner::{DiskRates, mean};
 use super::drives::Drive;
@@ -15,7 +15,7 @@ const FLAT_RATIO: f64 = 0.92;
 const SHARED_RATIO: f64 = 0.85;
 const CPU_BOUND_THRESHOLD: f64 = 0.9;
 
-/// What is known of one drive.
+/// The facts about one drive.
 struct DriveSummary<'a> {
     name: &'a str,
     info: &'a DriveInfo,
@@ -23,7 +23,7 @@ struct DriveSummary<'a> {
     zone_rates: Vec<f64>,
 }
 
-/// What is known of drives that were read at once.
+/// The facts about drives that were read at once.
 struct DriveGroup<'a> {
     controller: Option<&'a str>,
     drives: &'a [usize],
@@ -155,7 +155,7 @@ fn group_members<'a>(
     group.drives.iter().filter_map(|index| figures.get(*index))
 }
 
-/// What drives share that may be too slow for them.
+/// The shared part that may be too slow.
 fn shared_limit_reason(
     figures: &[DriveSummary<'_>],
     group: &DriveGroup<'_>,

@@ -1,5 +1,5 @@
-//! The end that asks: one stream, several, both ways at once, fixed buffers, and the latency
-//! meanwhile.
+//! The client: one stream, several, both directions at once, fixed buffers, and the latency under
+//! load.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -29,11 +29,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Peer {
     name: String,
     address: SocketAddr,
-    /// Who is silent for so long has gone.
+    /// The time after which a silent peer counts as gone.
     io_timeout: Duration,
 }
 
-/// What the way to the other end is like.
+/// The path to the other end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct PathInfo {
     /// The largest packet that gets through, bytes.
@@ -68,7 +68,7 @@ impl Direction {
 }
 
 impl Peer {
-    /// The first of the addresses at which somebody listens.
+    /// The first of the addresses that accepts a connection.
     pub(super) fn connect(
         name: &str,
         addresses: Vec<SocketAddr>,
@@ -109,7 +109,7 @@ impl Peer {
         Ok(stream)
     }
 
-    /// Who listens.
+    /// The server's identity.
     pub(super) fn host_info(&self) -> Result<HostInfo, Error> {
         let told = self
             .send_request(Command::About)
@@ -123,7 +123,7 @@ impl Peer {
         }
     }
 
-    /// What the way there is like, as far as is known after data went along it.
+    /// The facts about the path, as far as they are known after a transfer.
     pub(super) fn path_info(&self) -> Result<PathInfo, Error> {
         let stream = self.send_request(Command::Echo).map_err(|error| self.peer_error(&error))?;
         let mtu = if self.address.is_ipv4() {
@@ -136,7 +136,7 @@ impl Peer {
     }
 }
 
-/// What all steps share.
+/// The state that all steps share.
 pub(super) struct NetRunner<'a> {
     pub(super) peer: &'a Peer,
     pub(super) options: &'a Options,
@@ -152,7 +152,7 @@ pub(super) fn expected_duration(wish: &Options) -> Duration {
     wish.time * u32::try_from(steps * wish.runs).unwrap_or(u32::MAX)
 }
 
-/// What one run of streams gave.
+/// The result of one run of streams.
 struct StreamsResult {
     /// Bits a second by way, without the begin.
     rates: Vec<(Direction, f64)>,
@@ -230,7 +230,7 @@ impl NetRunner<'_> {
         Ok(true)
     }
 
-    /// The latency while nothing else goes on.
+    /// The latency without load.
     fn measure_idle_latency(&self, run: usize, tally: &mut Tally) -> Result<bool, Error> {
         self.start_step("latency", run);
         let asked = self.peer.send_request(Command::Echo).and_then(|mut stream| {
@@ -250,8 +250,8 @@ impl NetRunner<'_> {
         self.progress.start_step(&what, self.options.time);
     }
 
-    /// One run of streams: `ids` names what of it is kept, and `asks` whether the latency is
-    /// measured meanwhile. Whether it came to its end.
+    /// One run of streams: `ids` names the measures to keep, and `asks` tells whether the latency
+    /// is measured meanwhile. Returns whether it was finished.
     fn measure_streams(
         &self,
         ways: &[(Direction, usize)],
@@ -321,7 +321,7 @@ impl NetRunner<'_> {
         })
     }
 
-    /// Asks how long answers take while streams are under way, their begin left out.
+    /// Measures the latency while streams run, without their start.
     fn measure_loaded_latency(&self, start: &Barrier) -> io::Result<Histogram> {
         let stream = self.peer.send_request(Command::Echo);
         start.wait();
@@ -342,7 +342,7 @@ impl NetRunner<'_> {
             Direction::Upload => Command::Take { buffer },
             Direction::Download => Command::Send { milliseconds, buffer },
         };
-        // nobody is kept waiting by one that cannot connect
+        // one that cannot connect must not block the others
         start.wait();
         let mut stream = self.peer.send_request(wanted)?;
         transfer::set_socket_buffers(&stream, buffer)?;
@@ -356,7 +356,7 @@ impl NetRunner<'_> {
         }
     }
 
-    /// What is left out of each stream: while it finds its speed.
+    /// The ignored start of each stream, while it finds its speed.
     fn warm_up_time(&self) -> Duration {
         (self.options.time / 4).min(Duration::from_secs(1))
     }
@@ -383,7 +383,7 @@ fn latency_measure(id: &str, what: &str) -> MeasureName {
     }
 }
 
-/// A run whose figure is the median of its answers.
+/// A run whose figure is the median of its latencies.
 fn latency_run(histogram: Histogram, busy: Option<f64>) -> RunResult {
     let median = histogram.latency().map_or(0.0, |latency| latency.median_ms);
     let time = crate::number::to_duration(median / 1000.0);

@@ -1,5 +1,4 @@
-//! What the figures of a network say: the part of the link that is reached, what limits it, and
-//! what is worth changing.
+//! Findings about a network: the used part of the link, its limit, and worthwhile changes.
 
 use super::client::{Direction, PathInfo};
 use super::link::Link;
@@ -8,9 +7,9 @@ use crate::formatting::{format_value, percent};
 use crate::number::to_f64;
 use crate::statistics::Change;
 
-/// A link is full that carries this part of what TCP can carry on it.
+/// The share of TCP's maximum from which a link counts as full.
 const FULL_LINK_RATIO: f64 = 0.95;
-/// A change that is worth the trouble.
+/// The gain from which a change is worthwhile.
 const MIN_GAIN: f64 = 0.10;
 /// Segments that are lost on a sound cable: fewer.
 const MAX_RETRANSMITTED: f64 = 0.001;
@@ -20,12 +19,12 @@ const CPU_BOUND_THRESHOLD: f64 = 0.9;
 /// Bytes that Ethernet adds to a packet, with the gap after it.
 const ETHERNET_OVERHEAD: f64 = 38.0;
 
-/// What is known besides the figures.
+/// The facts besides the figures.
 pub(super) struct FindingInputs<'a> {
     pub(super) local_link: &'a Link,
     pub(super) peer_link: &'a Link,
     pub(super) path: &'a PathInfo,
-    /// The part of what this end and the other end sent that was sent again.
+    /// The retransmitted share of the bytes of both ends.
     pub(super) retransmitted: [Option<f64>; 2],
     pub(super) max_receive_window: Option<u64>,
     pub(super) stream_count: usize,
@@ -80,7 +79,7 @@ fn link_speed(scene: &FindingInputs<'_>) -> Option<f64> {
     speeds.into_iter().flatten().min().map(to_f64)
 }
 
-/// The part of a link that TCP's payload can be, with packets of so many bytes.
+/// The most of a link that TCP's payload can be, with packets of this many bytes.
 fn payload_ratio(mtu: f64) -> f64 {
     // 20 bytes of IP, 20 of TCP, 12 for its time stamps
     (mtu - 52.0) / (mtu + ETHERNET_OVERHEAD)
@@ -99,7 +98,7 @@ fn throughput_finding(
     };
     let Some(speed) = link_speed(scene) else {
         return Some(format!(
-            "{direction} {} were reached; what the links could do is not known.",
+            "{direction} {} were reached; the speed of the links is unknown.",
             format_bits(rate)
         ));
     };
@@ -178,7 +177,7 @@ fn window_finding(scene: &FindingInputs<'_>, measures: &[Measure]) -> Option<Str
     ))
 }
 
-/// A fixed buffer that is better than what the system chooses.
+/// A fixed buffer that is better than the system's choice.
 fn buffer_finding(measures: &[Measure], way: Direction) -> Option<String> {
     let usual = measures.iter().find(|measure| measure.id == format!("{}-1", way.name()))?;
     let prefix = format!("{}-1-buffer-", way.name());

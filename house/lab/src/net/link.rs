@@ -1,4 +1,4 @@
-//! Which interface leads to an address, and what it can do.
+//! The interface that leads to an address, and its speed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -17,7 +17,7 @@ pub(super) struct Link {
     pub(super) duplex: Option<String>,
     /// Bytes of a packet.
     pub(super) mtu: Option<u64>,
-    /// What drives it.
+    /// Its driver.
     pub(super) driver: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl Link {
         let text = |file: &str| system.read_text(format!("{folder}/{file}"));
         let driver = system.resolve_link(format!("{folder}/device/driver"));
         let driver = driver.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-        // where nothing is known, the kernel says -1
+        // the kernel returns -1 if it is unknown
         let megabits = text("speed").and_then(|text| text.parse::<u64>().ok());
         Self {
             bits_per_second: megabits.map(|speed| speed.saturating_mul(1_000_000)),

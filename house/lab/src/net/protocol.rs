@@ -1,4 +1,5 @@
-//! The words of the two ends: a line of JSON from who asks, then bytes, then perhaps a line back.
+//! The protocol of the two ends: a line of JSON from the client, then bytes, then perhaps a line
+//! back.
 
 use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -17,12 +18,12 @@ const MAX_LINE_BYTES: u64 = 64 << 10;
 pub(super) const MAX_RUN_MILLISECONDS: u64 = 600_000;
 /// Sockets have buffers of this size at most.
 pub(super) const MAX_BUFFER_SIZE: usize = 1 << 30;
-/// Bytes of a question of which the latency is measured, and of its answer.
+/// Bytes of a request of the latency measurement, and of its reply.
 pub(super) const PING_SIZE: usize = 64;
 /// How finely the receiving end counts over time.
 pub(super) const BIN_MILLISECONDS: u64 = 50;
 
-/// What is asked of the end that listens.
+/// A request to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Request {
     /// [`PROTOCOL_VERSION`].
@@ -30,13 +31,13 @@ pub(super) struct Request {
     pub(super) wanted: Command,
 }
 
-/// What is wanted on a connection.
+/// The kind of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Command {
-    /// A line that says who listens.
+    /// Reply with the server's identity.
     About,
-    /// Take what is sent until its end, and say what came when.
+    /// Receive until the end, and reply with the times of arrival.
     Take {
         /// Bytes of the socket's buffer; none: as the system sees fit.
         buffer: Option<usize>,
@@ -47,11 +48,11 @@ pub(super) enum Command {
         /// Bytes of the socket's buffer; none: as the system sees fit.
         buffer: Option<usize>,
     },
-    /// Send back what comes, until its end.
+    /// Echo all bytes, until the end.
     Echo,
 }
 
-/// Who listens.
+/// The server's identity.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct HostInfo {
     pub(super) poolhouse_net: u32,
@@ -62,7 +63,7 @@ pub(super) struct HostInfo {
     pub(super) most_window: Option<u64>,
 }
 
-/// What came when.
+/// The times of arrival.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ReceiveCounts {
     /// Bytes in each [`BIN_MILLISECONDS`] since the first.
@@ -91,7 +92,7 @@ impl TcpCounters {
         Some(Self { sent: column("OutSegs")?, again: column("RetransSegs")? })
     }
 
-    /// The part of what was sent since then that was sent again.
+    /// The share of the bytes since then that was retransmitted.
     pub(super) fn retransmitted_since(self, before: Self) -> Option<f64> {
         let sent = self.sent.checked_sub(before.sent)?;
         Some(crate::number::ratio(self.again.checked_sub(before.again)?, sent.max(1)))

@@ -1,4 +1,4 @@
-//! The end that listens: it does what it is asked on each connection, for a bounded time.
+//! The server: it handles each connection's request, for a bounded time.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,12 +16,12 @@ use crate::{Error, Machine, System};
 
 /// Connections at a time.
 const MAX_CONNECTIONS: usize = 256;
-/// Who is silent for so long is let go.
+/// The time after which a silent client is disconnected.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often is looked whether to stop.
 const ACCEPT_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Listens for those who measure.
+/// A server for measurements.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
@@ -39,7 +39,7 @@ impl Listener {
         let wanted = if wanted.is_empty() { &any[..] } else { wanted };
         let peer = |error: io::Error| Error::Peer {
             peer: wanted.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and "),
-            why: format!("nobody can listen there: {error}"),
+            why: format!("cannot listen there: {error}"),
         };
         let socket = TcpListener::bind(wanted).map_err(peer)?;
         socket.set_nonblocking(true).map_err(peer)?;
@@ -51,7 +51,7 @@ impl Listener {
         self.socket.local_addr().ok()
     }
 
-    /// Serves until `stop` says so. `came` is told of everyone who asks who listens.
+    /// Serves until `stop` is set. `came` is called with every client.
     pub fn serve(
         &self,
         stop: impl Fn() -> bool,
@@ -60,7 +60,7 @@ impl Listener {
         let came: Arc<dyn Fn(SocketAddr) + Send + Sync> = Arc::new(came);
         let busy = Arc::new(AtomicUsize::new(0));
         while !stop() {
-            // a connection that broke before it was taken is nobody's loss
+            // a connection that broke before it was accepted does not matter
             let Ok((stream, from)) = self.socket.accept() else {
                 std::thread::sleep(ACCEPT_POLL_INTERVAL);
                 continue;
@@ -72,7 +72,7 @@ impl Listener {
             let (busy, system) = (Arc::clone(&busy), self.system.clone());
             let came = Arc::clone(&came);
             std::thread::spawn(move || {
-                // who goes away in the middle has nobody to be told
+                // a client that disconnects in the middle gets no error
                 let _ = serve_connection(stream, from, &system, &*came);
                 busy.fetch_sub(1, SeqCst);
             });
@@ -92,7 +92,7 @@ fn serve_connection(
     let request: Request = protocol::read_line_unbuffered(&mut stream)?;
     let bounded = |buffer: Option<usize>| buffer.map(|bytes| bytes.min(MAX_BUFFER_SIZE));
     match request.wanted {
-        // one that speaks other words learns so from the answer's version
+        // a client with another version learns so from the reply
         Command::About => {
             came(from);
             protocol::write_line(&mut stream, &host_info(system, from))

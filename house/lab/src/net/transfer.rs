@@ -34,7 +34,7 @@ pub(super) fn send(
     Ok(())
 }
 
-/// Takes all until the end, and counts what comes when.
+/// Receives until the end, and counts the bytes by time.
 pub(super) fn receive(
     stream: &mut TcpStream,
     stop: impl Fn() -> bool,
@@ -63,7 +63,7 @@ pub(super) fn receive(
     }
 }
 
-/// Sends back what comes, until its end.
+/// Echoes all bytes, until the end.
 pub(super) fn echo(stream: &mut TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut message = [0; PING_SIZE];
@@ -76,7 +76,7 @@ pub(super) fn echo(stream: &mut TcpStream) -> io::Result<()> {
     }
 }
 
-/// Asks again and again for so long, and counts how long answers take.
+/// Sends requests for this long, and measures the latencies.
 pub(super) fn ping(
     stream: &mut TcpStream,
     time: Duration,

@@ -1,4 +1,4 @@
-//! How large the file must be, so that runs are long enough and no cache can answer them.
+//! Chooses the file's size, so that runs are long enough and no cache can serve the reads.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::timed_run::{Operation, Order, Task};
 use crate::workload::SEQUENTIAL_BLOCK_SIZE;
 use crate::{Error, Machine, System};
 
-/// How much is tried at most: what is written in the try's time by far.
+/// The largest trial: far more than can be written in its time.
 const MAX_PROBE_SIZE: u64 = 1 << 36;
 
 /// A file's size and the speed at which it may be written.
@@ -68,7 +68,7 @@ pub(super) fn choose_size(
     }
 }
 
-/// How fast a new file is written, where so much is `free`; none if the work was stopped.
+/// The write rate of a new file, with this much `free`; none if the work was stopped.
 pub(crate) fn measure_write_rate(
     place: &dyn FileTarget,
     wish: &Options,
@@ -97,7 +97,7 @@ pub(crate) fn is_quick(wish: &Options) -> bool {
     wish.run_time < Duration::from_secs(5)
 }
 
-/// What must be known about a file of that size.
+/// The notes about a file of that size.
 pub(super) fn notes(
     folder: &ScratchDir,
     wish: &Options,
@@ -113,7 +113,7 @@ pub(super) fn notes(
         notes.push("A quick look: runs this short say little about drives with caches.".into());
     }
     if !folder.is_direct() {
-        let why = if wish.buffered { "as was asked" } else { "as direct I/O does not work here" };
+        let why = if wish.buffered { "as requested" } else { "as direct I/O does not work here" };
         notes.push(format!(
             "Through the page cache, {why}; it was emptied of the file before every read."
         ));
@@ -130,8 +130,7 @@ pub(super) fn notes(
     }
     if !wish.files.is_empty() && !wish.drop_caches {
         notes.push(
-            "Names and attributes of small files were in memory when they were asked for, as they \
-             had just been made (--drop-caches empties it; only root may)."
+            "Names and attributes of small files were cached, because they were just created (--drop-caches drops the caches; only root may)."
                 .into(),
         );
     }

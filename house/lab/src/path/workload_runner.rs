@@ -23,7 +23,7 @@ const FILES_PER_DIR: usize = 1000;
 /// Small files that are made between two looks at the clock.
 const FILES_PER_CLOCK_CHECK: usize = 16;
 
-/// What all rounds share.
+/// The state that all rounds share.
 pub(crate) struct WorkloadRunner<'a> {
     pub(crate) target: &'a dyn FileTarget,
     pub(crate) options: &'a Options,

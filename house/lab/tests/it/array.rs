@@ -43,7 +43,7 @@ fn run_benchmark(wish: Options, course: &Progress<'_>) -> Result<Vec<BenchResult
     wish.prepare(&System::default())?.measure(&heading(""), course, &System::default())
 }
 
-/// Nothing but zeros, and no room taken by them.
+/// Checks for zeros only, without allocated space.
 fn are_empty(drives: &[PathBuf]) -> bool {
     drives.iter().all(|path| {
         let facts = fs::metadata(path).unwrap();
@@ -87,7 +87,8 @@ fn array_benchmark_leaves_drives_empty() {
     assert_eq!(records[0].label, "raidz1 3, ashift 12");
     assert_eq!(records[0].facts["drive_bytes"].as_array().map(Vec::len), Some(3));
     assert_eq!(records[1].facts["partition_from"], 1 << 20);
-    // a record of 4K on raidz1 with sectors of 4K is a column and a parity; metadata come to that
+    // a record of 4K on raidz1 with sectors of 4K is a data and a parity column; metadata adds to
+    // that
     for record in &records {
         let small = &record.facts["small_records"];
         let [data, allocated] =
@@ -112,7 +113,7 @@ fn nonempty_drives_need_overwrite_option() {
     assert!(refused.to_string().contains("--overwrite"), "{refused}");
     let named = |name: &str| Options { overwrite: vec![name.to_owned()], ..array_options(&drives) };
     assert!(named("d0").prepare(&System::default()).is_err(), "another name does not count");
-    assert!(named("d7").prepare(&System::default()).is_err(), "nor one that is not there");
+    assert!(named("d7").prepare(&System::default()).is_err(), "nor a missing one");
     let said = named("d1").prepare(&System::default()).unwrap().describe_plan().join("\n");
     assert!(said.contains("what it holds is LOST"), "{said}");
     let twice = Options { drives: vec![drives[0].clone(); 3], ..array_options(&drives) };

@@ -1,4 +1,4 @@
-//! Whole measurements, as the commands ask for them. No figure is ever expected.
+//! Whole measurements as the commands run them. No test expects a figure.
 
 mod array;
 
@@ -36,7 +36,7 @@ fn is_empty(dir: &Path) -> bool {
     fs::read_dir(dir).unwrap().next().is_none()
 }
 
-/// Wants an end when so many steps have begun.
+/// Stops when this many steps have begun.
 struct CancelAfterSteps(AtomicUsize);
 
 impl Observer for CancelAfterSteps {

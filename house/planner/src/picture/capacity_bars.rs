@@ -59,7 +59,7 @@ pub(super) fn draw(plan: &Plan) -> Svg {
     svg
 }
 
-/// What the colours mean, in two lines.
+/// The legend of the colours, in two lines.
 fn draw_legend(svg: &mut Svg) {
     for (index, (class, words, _)) in (0_u8..).zip(shown_parts(&SpaceAccount::default())) {
         let (column, row) = (f64::from(index % 4), f64::from(index / 4));

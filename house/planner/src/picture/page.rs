@@ -12,7 +12,7 @@ use crate::report::{
 
 /// The page.
 pub fn render_page(plan: &Plan, question: &PlanRequest) -> String {
-    let mut page = Page::new(&format!("What {} give", describe_drives(&question.drives)));
+    let mut page = Page::new(&format!("Layouts of {}", describe_drives(&question.drives)));
     add_introduction(&mut page, plan, question);
     add_layout_table(&mut page, plan);
     page.add_columns(2, |page, index| {
@@ -39,7 +39,7 @@ pub fn render_page(plan: &Plan, question: &PlanRequest) -> String {
         let maps: Vec<Svg> = (1..=3).map(|parity| heat_map::draw(parity, ashift)).collect();
         page.add_pictures(&maps);
     }
-    page.add_section("What is supposed", "Sizes are exact. The rest is estimated:");
+    page.add_section("Assumptions", "Sizes are exact. The rest is estimated:");
     page.add_list(&plan.assumptions);
     page.finish()
 }

@@ -1,4 +1,4 @@
-//! Room against safety: a point for each layout, numbers at those that no other beats.
+//! Space against safety: a point for each layout, numbers at those that no other beats.
 
 use ::picture::{Point, Svg, WIDTH};
 use units::human_bytes;
@@ -16,7 +16,7 @@ const LEGEND_TOP: f64 = 340.0;
 const LEGEND_ROW_HEIGHT: f64 = 18.0;
 /// Between two numbers, so that both can be read.
 const LABEL_SPACING: f64 = 18.0;
-/// The smallest chance that is told apart.
+/// The smallest probability on the axis.
 const MIN_LOSS_CHANCE: f64 = 1e-14;
 const TIB: u64 = 1 << 40;
 
@@ -50,7 +50,7 @@ pub(super) fn draw(plan: &Plan) -> Svg {
     svg
 }
 
-/// The layouts that get a number, by room.
+/// The layouts that get a number, by space.
 fn numbered_layouts(plan: &Plan) -> Vec<&LayoutPlan> {
     let mut best: Vec<_> = plan.layouts.iter().filter(|layout| layout.pareto_best).collect();
     best.sort_by_key(|layout| layout.usable_bytes);
@@ -58,7 +58,7 @@ fn numbered_layouts(plan: &Plan) -> Vec<&LayoutPlan> {
     best
 }
 
-/// A place for a number: where its point is, or beside it if another number is there.
+/// The position of a number: at its point, or beside it if another number is there.
 fn free_label_position(Point(x, y): Point, taken: &[Point]) -> Point {
     let rings = [0.0, 1.0, 2.0, 3.0].map(|ring| ring * LABEL_SPACING);
     let around = [(0.0, -1.0), (1.0, 0.0), (0.0, 1.0), (-1.0, 0.0)];
@@ -137,7 +137,7 @@ impl Axes {
     }
 }
 
-/// How many powers of ten a layout is away from certain loss.
+/// The powers of ten between a layout and certain loss.
 fn loss_exponent(layout: &LayoutPlan) -> f64 {
     -layout.safety.lost_5_years.clamp(MIN_LOSS_CHANCE, 1.0).log10()
 }

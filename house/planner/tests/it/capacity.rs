@@ -1,11 +1,11 @@
-//! Capacities as OpenZFS 2.3.2 made them, and as people published theirs.
+//! Capacities of pools of OpenZFS 2.3.2, and published ones.
 
 use planner::{Capacity, CapacityOptions, PoolLayout, RecordMix, SpaceRules, parse_drives};
 use serde_json::Value;
 use units::Ashift;
 
-/// One pool a line: drives and layout, and what `zpool list`, `zfs get` and `zdb -C` said of the
-/// empty pool. Made by OpenZFS 2.3.2 of random layouts on sparse files of full size.
+/// One pool a line: drives and layout, and the output of `zpool list`, `zfs get` and `zdb -C` for
+/// the empty pool. Made by OpenZFS 2.3.2 of random layouts on sparse files of full size.
 const REAL_POOLS: &str = include_str!("../golden/capacity.jsonl");
 
 fn plan_capacity(

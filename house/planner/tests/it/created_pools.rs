@@ -1,8 +1,8 @@
 //! Pools that our own engine makes hold what is planned, to the byte.
 //!
-//! Drives are devices in memory that are as large as they say and take no room. Of each pool that is
-//! made, what `zpool list -p` and `zfs list -p` print is held against the plan, and so is what its
-//! configuration and its tables of free space say once it is opened again, to be read.
+//! Drives are sparse devices in memory of full size. For each pool the figures of
+//! `zpool list -p` and `zfs list -p` are compared with the plan, and so are its
+//! configuration and its space maps after it is opened again read-only.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ struct Case {
     ashift: u64,
 }
 
-/// What a pool has, by the plan or by itself.
+/// The figures of a pool, by the plan or by itself.
 #[derive(Debug, PartialEq, Eq)]
 struct Figures {
     /// SIZE of `zpool list`.
@@ -63,7 +63,7 @@ impl Case {
         let ashift =
             [9, 9, 12, 12, 12, 13, 14, 16][usize::try_from(random.in_range(0, 7)).unwrap()];
         let (mut groups, mut drives) = (Vec::new(), Vec::new());
-        // drives like each other, as people buy them, of 256 MiB to 24 TB
+        // drives of equal sizes, of 256 MiB to 24 TB
         let common = random_drive_size(&mut random);
         for _ in 0..random.in_range(1, 4) {
             let group = random_group(&mut random);
@@ -123,7 +123,7 @@ impl Case {
         Figures { size, usable, vdevs: self.reopened_vdevs(&devices) }
     }
 
-    /// What the pool says of its vdevs to whoever opens it to read it.
+    /// The vdev figures of a pool that is opened read-only.
     fn reopened_vdevs(&self, devices: &[Arc<dyn Device>]) -> Vec<(u64, u32, u64)> {
         let options = engine::OpenOptions::default();
         let pool = engine::search_devices(devices).open("tank", &options);
@@ -163,7 +163,7 @@ impl Case {
     }
 }
 
-/// A drive's bytes: round as advertisements have it, round as programmers have it, or any.
+/// A drive's bytes: a round decimal, a round binary, or any number.
 fn random_drive_size(random: &mut Random) -> u64 {
     let (least, most) = (256 << 20, 24_000_000_000_000);
     let any = (least << random.in_range(0, 17)) + random.next_u64() % least;
@@ -219,7 +219,7 @@ fn plan_matches_created_pools() {
     assert_plan_matches((0..200).map(Case::from_seed));
 }
 
-/// Random dRAID: a seed and what comes of it.
+/// Random dRAID: a seed and its layout.
 fn random_draid_case(seed: u64) -> Case {
     let mut random = Random(seed);
     let mut number = |most| u32::try_from(random.in_range(0, most)).unwrap();

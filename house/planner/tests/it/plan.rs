@@ -1,4 +1,4 @@
-//! What programs rely on in a plan, and what people see of it.
+//! The JSON of a plan, and its report.
 
 use planner::{
     Goal, Plan, PlanRequest, PoolLayout, Prices, RECORD_SIZES, RecordMix, parse_drives, picture,
@@ -75,7 +75,7 @@ fn mixed_drives_are_grouped_by_size() {
     let layouts: Vec<&str> = plan.layouts.iter().map(|layout| layout.layout.as_str()).collect();
     assert!(layouts.contains(&"mirror 2 mirror 3") && layouts.contains(&"mirror 2 raidz1 3"));
     assert!(layouts.contains(&"raidz1 5") && layouts.contains(&"stripe 5"));
-    // the larger drives lose what the smaller ones do not have
+    // the larger drives lose the space that the smaller ones do not have
     let raidz = plan.layouts.iter().find(|layout| layout.layout == "raidz1 5").unwrap();
     assert!(raidz.account.tail_bytes.abs_diff(2_000_000_000_000) < 1 << 20);
     assert!(plan.layouts.iter().any(|layout| layout.pareto_best));

@@ -14,7 +14,7 @@ use crate::{print, time};
 /// List the snapshots in a repository
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "REFER is what a snapshot refers to; ADDED is what its backup added to the repository.
+    after_help = "REFER is the data that a snapshot references; ADDED is the data that its backup added to the repository.
 
 Examples:
   poolhouse backup list file:///mnt/usb/backup

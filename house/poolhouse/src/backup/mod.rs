@@ -27,10 +27,10 @@ use crate::outcome::{CommandResult, Failure};
 #[command(
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "A repository holds each block once, as it lies on the pool's drives: compressed, encrypted,
+    after_help = "A repository stores each block once, in its form on the pool's drives: compressed, encrypted,
 with its checksum. So a backup reads and stores only what changed, encrypted datasets
 need no key, and every snapshot can be listed, mounted, restored and removed alone.
-A repository of datasets that are not encrypted can be read by whoever can read the
+Datasets that are not encrypted can be read by everybody with access to the
 store. Its format is described in docs/bucket-format.md.
 
 LOCATION is file:///FOLDER (a folder of a disk, a USB drive or a mounted share) or
@@ -119,7 +119,7 @@ fn open(location: &str) -> Result<BackupRepository, Failure> {
     Ok(BackupRepository::open(bucket::open(location, false, s3_access().as_ref())?)?)
 }
 
-/// How buckets are reached, as the environment says.
+/// The access to buckets, from the environment.
 fn s3_access() -> Option<S3Access> {
     S3Access::from_variables(&|name| std::env::var(name).ok())
 }

@@ -15,12 +15,12 @@ use crate::print;
 /// Remove snapshots, and the blocks that no other snapshot needs
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "The --keep options are applied to each dataset by itself, and a snapshot that one of them
-keeps stays. Days, weeks, months and years are those of UTC. Without --remove and
+    after_help = "The --keep options apply to each dataset separately; a snapshot stays if one of them keeps
+it. Days, weeks, months and years are those of UTC. Without --remove and
 --keep only what interrupted runs left behind is deleted.
 
 The order of the steps makes an interruption safe. A backup that runs at the same time
-is refused in the end and has to be started again.
+fails at its end and must be started again.
 
 Examples:
   poolhouse backup prune file:///mnt/usb/backup --remove tank/home@monday
@@ -38,7 +38,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=100))]
     repack_below: u8,
-    /// Change nothing, and say what would be done
+    /// Change nothing, and print what would be done
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Print facts as JSON

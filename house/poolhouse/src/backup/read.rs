@@ -48,9 +48,9 @@ impl CatArgs {
 /// Copy files and trees out of a snapshot
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Only the blocks of these files are read. A folder or file is copied to DEST/ITS-NAME; of a
-root (tank/home@monday:/) that comes straight into DEST. FS without a snapshot is its
-newest. The same command goes on where it was stopped, and skips what is complete.
+    after_help = "Only the blocks of these files are read. A folder or file is copied to DEST/ITS-NAME, the
+contents of a root (tank/home@monday:/) to DEST. FS without a snapshot is its newest
+snapshot. The same command resumes an interrupted copy, and skips complete files.
 
 Examples:
   poolhouse backup restore file:///mnt/usb/backup tank/home@monday:/ann/letter.odt .
@@ -74,7 +74,7 @@ impl RestoreArgs {
 #[command(
     after_help = "FS@SNAPSHOT is that snapshot. FS shows its newest snapshot, with all of them in
 .zfs/snapshot, and the file systems below it at their names. Only the blocks that are
-read are fetched. It ends with Ctrl-C, or when somebody runs fusermount3 -u DIR.
+read are fetched. Ctrl-C or fusermount3 -u DIR ends it.
 
 Examples:
   poolhouse backup mount file:///mnt/usb/backup tank/home ~/mnt

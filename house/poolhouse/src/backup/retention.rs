@@ -31,7 +31,7 @@ type Period = dyn Fn(&SnapshotSummary) -> u64;
 const DAY: u64 = 24 * 60 * 60;
 
 impl Retention {
-    /// Whether nothing is asked for: then all snapshots stay.
+    /// Whether no limit is given: then all snapshots stay.
     pub(super) fn is_empty(&self) -> bool {
         let all = [self.keep_last, self.keep_daily, self.keep_weekly];
         all.iter().chain(&[self.keep_monthly, self.keep_yearly]).all(Option::is_none)
@@ -90,8 +90,8 @@ mod tests {
     }
 
     #[test]
-    fn months_are_those_of_the_calendar() {
-        // as `date -u -d @N +%Y-%m` has it
+    fn retention_uses_calendar_months() {
+        // as `date -u -d @N +%Y-%m` prints it
         for (seconds, year, number) in [
             (0, 1970, 1),
             (951_782_399, 2000, 2),

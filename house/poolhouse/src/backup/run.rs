@@ -13,8 +13,8 @@ use crate::{interrupt, print};
 /// Add snapshots of an imported pool to a repository
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "FS@SNAPSHOT is that snapshot. FS alone is all its snapshots that are newer than those in the
-repository. All snapshots of a run become visible at once, when it ends. A run that is
+    after_help = "FS@SNAPSHOT is that snapshot. FS alone means all its snapshots that are newer than those in
+the repository. All snapshots of a run become visible at once, when it ends. A run that is
 interrupted loses nothing: the next one continues with the packs that are stored.
 Encrypted datasets are stored encrypted, with or without their keys loaded.
 
@@ -33,7 +33,7 @@ pub(super) struct Args {
     /// FS or FS@SNAPSHOT
     #[arg(required = true)]
     targets: Vec<String>,
-    /// The same for the datasets below
+    /// Back up the datasets below as well
     #[arg(short, long)]
     recursive: bool,
     /// Do not wait for the end: `poolhouse jobs` shows how far it is
@@ -44,7 +44,7 @@ pub(super) struct Args {
     quiet: bool,
 }
 
-/// What the daemon needs of this command's environment to reach a bucket.
+/// The parts of this command's environment that the daemon needs to reach a bucket.
 fn bucket_access() -> Option<BucketAccess> {
     let secret = |text: String| Secret(text.into_bytes());
     s3_access().map(|access| BucketAccess {

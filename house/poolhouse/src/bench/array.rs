@@ -19,8 +19,8 @@ use crate::print;
 /// `poolhouse bench array`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Every layout is made, measured and destroyed in turns, by Poolhouse's own engine in this program,
-three times or more. Drives that are in use are refused, and so are those that hold anything, unless
+    after_help = "Every layout is created, measured and destroyed in turn, by Poolhouse's own engine in this program,
+three times or more. Drives in use are refused, and so are drives with data, unless
 --overwrite names them; at the end all are empty. Data cannot be compressed, and reads are cold: the
 pool is closed and opened again before each. Results are files in a folder, one for each layout.
 
@@ -28,7 +28,7 @@ Examples:
   poolhouse bench array /dev/sd[b-f] -o results
   poolhouse bench array /dev/sd[b-f] --layout raidz,raidz2 --disks 3,4,5 --ashift 9,12 -o results
   poolhouse bench array d1 d2 d3 d4 --layout 'mirror 2 mirror 2' --layout 'raidz2 4' --quick
-  poolhouse bench array /dev/sdb /dev/sdc --layout mirror --overwrite sdb     what sdb holds is lost
+  poolhouse bench array /dev/sdb /dev/sdc --layout mirror --overwrite sdb     the data on sdb is lost
   poolhouse bench compare results/*.json"
 )]
 pub(crate) struct Args {
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_values_t = [12])]
     #[arg(value_parser = clap::value_parser!(u64).range(9..=16))]
     ashift: Vec<u64>,
-    /// What of each drive is used: `whole`, or where a partition begins: 1M
+    /// The used part of each drive: `whole`, or from an offset on: 1M
     #[arg(long, value_name = "PLACES", value_delimiter = ',', default_value = "whole")]
     parts: Vec<String>,
     /// A drive that may hold something, which is lost; may be repeated
@@ -57,13 +57,13 @@ pub(crate) struct Args {
     property: Vec<String>,
     #[command(flatten)]
     workload: WorkloadArgs,
-    /// Say what would be done, and do nothing
+    /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
     /// Keep the results in this folder, one file for each layout
     #[arg(short, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// What heads the columns, before the layout
+    /// The heading of the columns, before the layout
     #[arg(long, value_name = "WORDS")]
     label: Option<String>,
     /// Print the results for programs
@@ -74,7 +74,7 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-/// What is done to each pool.
+/// The measurements of each pool.
 #[derive(clap::Args, Debug)]
 struct WorkloadArgs {
     /// A look of less than a minute, for a few layouts
@@ -107,8 +107,7 @@ const QUICK_TOTAL_SECONDS: f64 = 25.0;
 const QUICK_MIN_SIZE: u64 = 32 << 20;
 const QUICK_MAX_FILES: u32 = 1000;
 const MIN_SIZE: u64 = 4 << 30;
-/// What is measured where nobody asks for others; those that the drives are too few for are left
-/// out.
+/// The default layouts; those with more drives than given are left out.
 const DEFAULT_LAYOUTS: [&str; 4] = ["stripe", "mirror", "raidz", "raidz2"];
 
 impl Args {
@@ -197,7 +196,7 @@ impl Args {
     }
 }
 
-/// The layout of these words for so many drives, or for as many as the words name themselves.
+/// The layout of these words for this many drives, or for the number in the words themselves.
 fn parse_layout(text: &str, count: usize, ashift: u64, part: &str) -> Result<Layout, Failure> {
     let words = match PoolLayout::parse(text, count) {
         Err(planner::Error::DriveCountMismatch { required: wanted, .. }) => {
@@ -218,7 +217,7 @@ fn parse_layout(text: &str, count: usize, ashift: u64, part: &str) -> Result<Lay
                 vdevs.push((VdevLayout::Draid(DraidLayout { parity, data, spares }), group.width));
             }
             GroupKind::Spare => {
-                return Err(Failure::usage(format!("{group} takes no part in what is measured")));
+                return Err(Failure::usage(format!("{group} cannot be measured")));
             }
         }
     }
@@ -228,13 +227,13 @@ fn parse_layout(text: &str, count: usize, ashift: u64, part: &str) -> Result<Lay
 }
 
 fn parse_property(text: &str) -> Result<(String, String), Failure> {
-    let (name, value) = text
-        .split_once('=')
-        .ok_or_else(|| Failure::usage(format!("'{text}' is no property: write recordsize=1M")))?;
+    let (name, value) = text.split_once('=').ok_or_else(|| {
+        Failure::usage(format!("'{text}' is not a property: write recordsize=1M"))
+    })?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// A file's name made of what heads a column.
+/// A file name made of a column's heading.
 fn result_file_name(label: &str) -> String {
     let words = label.split(|letter: char| !letter.is_ascii_alphanumeric());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
@@ -299,7 +298,7 @@ mod tests {
         let all = parse("a+b+c+d+--layout+mirror 2 mirror 2+--parts+whole,1M").unwrap();
         assert_eq!(all[0].vdevs, [(VdevLayout::Mirror, 2), (VdevLayout::Mirror, 2)]);
         assert_eq!((all[1].drive_part, all[1].drive_count()), (DrivePart::PartitionAt(1 << 20), 4));
-        // what has counts of its own needs none, and is there once
+        // an option with counts of its own needs none, and is listed once
         assert_eq!(parse("a+b+c+d+--layout+mirror 2+--disks+3,4").unwrap().len(), 1);
         assert_eq!(parse("a+b").unwrap().len(), 3, "two drives are too few for raidz2");
     }

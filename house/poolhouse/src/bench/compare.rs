@@ -9,7 +9,7 @@ use crate::{pictures, print};
 
 /// `poolhouse bench compare`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "The first result is what the others are compared with.
+#[command(after_help = "The others are compared with the first result.
 
 Examples:
   poolhouse bench compare ashift9.json ashift12.json

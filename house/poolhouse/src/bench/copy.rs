@@ -16,8 +16,8 @@ use crate::print;
 /// `poolhouse bench copy`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Ways: poolhouse (a copier of our own), cp, rsync, rsync-ssh. Each share that is mounted can be a
-destination of its own. Every copy is made in a new folder in DEST, which is removed at the end.
+    after_help = "Ways: poolhouse (our own copier), cp, rsync, rsync-ssh. Each mounted share can be a destination
+of its own. Every copy is made in a new folder in DEST, which is removed at the end.
 
 Examples:
   poolhouse bench copy ~/photos /tank/test -o copy.json
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// End a copy after so long, though it is not whole
     #[arg(long)]
     seconds: Option<f64>,
-    /// Say what would be done, and do nothing
+    /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -81,7 +81,7 @@ impl Args {
         let way = |name: &String| {
             CopyMethod::from_id(name).ok_or_else(|| {
                 let known = CopyMethod::ALL.map(CopyMethod::id).join(", ");
-                Failure::usage(format!("there is no way '{name}'; there are: {known}"))
+                Failure::usage(format!("way '{name}' does not exist; choose from: {known}"))
             })
         };
         let ways = match self.ways.as_slice() {

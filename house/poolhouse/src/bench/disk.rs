@@ -14,14 +14,14 @@ use crate::outcome::{CommandResult, Failure};
 /// `poolhouse bench disk`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Each drive is read alone, from its outer to its inner end, and then all at once, so that a slow
-drive, a slow port, or a bus that they share shows itself. Drives are only read; one is overwritten
-if --overwrite names it, nobody uses it, and its first and last MiB are empty.
+    after_help = "Each drive is read alone, from its outer to its inner end, and then all at once, which shows a
+slow drive, a slow port, or a shared bus. Drives are only read; one is overwritten
+if --overwrite names it, it is not in use, and its first and last MiB are empty.
 
 Examples:
   poolhouse bench disk /dev/sd[b-i] -o drives.json
   poolhouse bench disk /dev/sdb --quick
-  poolhouse bench disk /dev/sdb --overwrite sdb          what is on sdb is lost"
+  poolhouse bench disk /dev/sdb --overwrite sdb          the data on sdb is lost"
 )]
 pub(crate) struct Args {
     /// The drives
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 11)]
     #[arg(value_parser = clap::value_parser!(u16).range(2..=1000))]
     zones: u16,
-    /// Say what would be done, and do nothing
+    /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(crate) struct Args {
 /// A quick look has these places, and takes so long for all drives together.
 const QUICK_ZONES: u16 = 3;
 const QUICK_SECONDS: f64 = 45.0;
-/// What is done to each drive besides, each time about as long as a place takes.
+/// Further measurements of each drive, each about as long as a zone.
 const EXTRA_STEPS: u16 = 3;
 
 impl Args {

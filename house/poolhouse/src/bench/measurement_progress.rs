@@ -15,7 +15,7 @@ pub(crate) struct MeasurementProgress {
     step: Mutex<StepProgress>,
 }
 
-/// The step under way, by the plan.
+/// The running step, by the plan.
 #[derive(Clone, Copy)]
 struct StepProgress {
     started: Instant,

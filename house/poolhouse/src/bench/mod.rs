@@ -1,4 +1,4 @@
-//! `poolhouse bench`: measures what is there, and compares what came out.
+//! `poolhouse bench`: measures storage, and compares results.
 
 mod array;
 mod compare;
@@ -13,7 +13,7 @@ mod result;
 
 use crate::outcome::CommandResult;
 
-/// Measure file systems, drives, networks and ways to copy, and compare what came out
+/// Measure file systems, drives, networks and ways to copy, and compare the results
 #[derive(clap::Args, Debug)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "Examples:
@@ -44,7 +44,7 @@ enum Command {
     Copy(copy::Args),
     /// Put results side by side, with the change in percent and what of it is noise
     Compare(compare::Args),
-    /// Compare what was planned with what was measured, and name what limits
+    /// Compare a plan with a measurement, and name the limit
     Plan(plan::Args),
     /// Make one page of results
     Report(report::Args),

@@ -15,18 +15,20 @@ use crate::{interrupt, print};
 
 /// `poolhouse bench net`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "One machine listens, the other asks; nothing is written to any drive.
+#[command(
+    after_help = "One machine is the server, the other the client; nothing is written to any drive.
 
 Examples:
   poolhouse bench net --listen                    on the NAS
   poolhouse bench net nas -o network.json         on the other machine
   poolhouse bench net nas --quick
-  poolhouse bench net 192.168.1.2:7476 --streams 8 --buffers 1M,4M")]
+  poolhouse bench net 192.168.1.2:7476 --streams 8 --buffers 1M,4M"
+)]
 pub(crate) struct Args {
     /// The machine that listens: a name or an address, with a port if it is not 7476
     #[arg(required_unless_present = "listen", conflicts_with = "listen")]
     host: Option<String>,
-    /// Listen for those who measure, until Ctrl-C; at this address, or at any
+    /// Listen for clients until Ctrl-C; at this address, or at any
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "")]
     listen: Option<String>,
     /// A look of less than a minute
@@ -46,7 +48,7 @@ pub(crate) struct Args {
     /// Sizes of socket buffers to be compared with the system's own choice
     #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "64K,256K,1M,4M")]
     buffers: Vec<String>,
-    /// Say what would be done, and do nothing
+    /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -55,7 +57,7 @@ pub(crate) struct Args {
 
 /// Seconds of a run of a quick look, all runs of which take less than a minute.
 const QUICK_RUN_SECONDS: f64 = 0.9;
-/// Socket buffers are no larger.
+/// The largest socket buffer.
 const MAX_SOCKET_BUFFER: u64 = 1 << 30;
 
 impl Args {
@@ -124,7 +126,7 @@ fn parse_socket_address(text: &str) -> Result<SocketAddr, Failure> {
     let alone = || text.trim_matches(['[', ']']).parse::<IpAddr>();
     let parsed = text.parse().or_else(|_| alone().map(|ip| SocketAddr::new(ip, DEFAULT_PORT)));
     parsed.map_err(|_| {
-        Failure::usage(format!("'{text}' is no address: write 192.168.1.2:{DEFAULT_PORT}"))
+        Failure::usage(format!("'{text}' is not an address: write 192.168.1.2:{DEFAULT_PORT}"))
     })
 }
 

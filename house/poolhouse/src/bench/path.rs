@@ -16,8 +16,8 @@ use crate::print;
 /// `poolhouse bench path`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "It works in a new folder in DIR, which is removed at the end, also after Ctrl-C; what was
-measured until then is kept. Data cannot be compressed, reads pass by caches as far as the file
+    after_help = "It works in a new folder in DIR, which is removed at the end, also after Ctrl-C; the results
+until then are kept. Data cannot be compressed, reads bypass caches as far as the file
 system allows, every workload is run three times or more, and runs take ten seconds.
 
 Examples:
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// How long a run takes
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
-    /// The large file's size; as much as is written in a run, and 4G at least, if not given
+    /// Size of the large file; the default is the bytes written in a run, and at least 4G
     #[arg(long)]
     size: Option<String>,
     /// These workloads only; --dry-run names all
@@ -59,7 +59,7 @@ pub(crate) struct Args {
     /// Empty the machine's caches before small files are looked at and read; only root may
     #[arg(long)]
     drop_caches: bool,
-    /// Say what would be done, and do nothing
+    /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -121,7 +121,7 @@ impl Args {
 /// A size from the command line.
 pub(crate) fn parse_size(text: &str) -> Result<u64, Failure> {
     units::parse_bytes(text).filter(|bytes| *bytes > 0).ok_or_else(|| {
-        Failure::usage(format!("'{text}' is no size: write 4G, 500MB or a number of bytes"))
+        Failure::usage(format!("'{text}' is not a size: write 4G, 500MB or a number of bytes"))
     })
 }
 

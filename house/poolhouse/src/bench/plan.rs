@@ -1,4 +1,4 @@
-//! `poolhouse bench plan`: what was expected against what was measured.
+//! `poolhouse bench plan`: compares the expected with the measured figures.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,9 +17,9 @@ use crate::print;
 /// `poolhouse bench plan`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "What the drives do is taken from a result of `bench disk` if one is given, or else from their
-class; a result of `bench net` says what the network allows. A result of `bench array` says itself
-what was measured.
+    after_help = "The drives' figures come from a result of `bench disk` if one is given, or else from their
+class; a result of `bench net` gives the network's limit. A result of `bench array` names its
+own layout and drives.
 
 Examples:
   poolhouse bench plan results/raidz2-6-ashift-12.json drives.json
@@ -28,7 +28,8 @@ Examples:
   poolhouse bench plan nas.json drives.json network.json --drives 4x8TB --layout 'mirror 2 mirror 2'"
 )]
 pub(crate) struct Args {
-    /// A result of `bench path` or `bench array`; with those of `bench disk` and `bench net`, if there are any
+    /// A result of `bench path` or `bench array`, with those of `bench disk` and `bench net`, if
+    /// there are any
     #[arg(required = true, value_name = "RESULT")]
     results: Vec<PathBuf>,
     /// The drives, as `poolhouse plan` takes them
@@ -56,9 +57,9 @@ impl Args {
     pub(crate) fn run(&self) -> CommandResult {
         let records = result::read_records(&self.results)?;
         let of = |kind| records.iter().find(|record| record.kind == kind);
-        let measured = of(BenchKind::Path)
-            .or_else(|| of(BenchKind::Array))
-            .ok_or_else(|| Failure::usage("a result of `bench path` or `bench array` is wanted"))?;
+        let measured = of(BenchKind::Path).or_else(|| of(BenchKind::Array)).ok_or_else(|| {
+            Failure::usage("a result of `bench path` or `bench array` is expected")
+        })?;
         let disk = of(BenchKind::Disk);
         let expected = self.expected_performance(measured, disk)?;
         let judgement =
@@ -77,7 +78,7 @@ impl Args {
         disk: Option<&BenchResult>,
     ) -> Result<ExpectedRates, Failure> {
         let fact = |name: &str| measured.facts.get(name);
-        let wanted = |what: &str| Failure::usage(format!("--{what} says what was measured"));
+        let wanted = |what: &str| Failure::usage(format!("--{what} must name the measurement"));
         let drives = match (&self.drives, fact("drive_bytes").and_then(Value::as_array)) {
             (Some(text), _) => planner::parse_drives(text)?,
             (None, Some(sizes)) => sizes.iter().filter_map(Value::as_u64).collect(),

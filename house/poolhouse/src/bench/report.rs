@@ -13,7 +13,7 @@ use crate::print;
   poolhouse bench report tank.json -o tank.html
   poolhouse bench report drives.json network.json tank.json -o nas.html")]
 pub(crate) struct Args {
-    /// Results; those of one kind are put side by side
+    /// Result files; those of one kind are shown side by side
     #[arg(required = true, value_name = "RESULT")]
     results: Vec<PathBuf>,
     /// The page's file; standard output if not given

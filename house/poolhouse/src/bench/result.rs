@@ -1,4 +1,4 @@
-//! Where results go: a file, standard output, or a table for people. And how they are read again.
+//! Writes results to a file, to standard output, or as a table; reads them again.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::print;
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "The result")]
 pub(crate) struct ResultArgs {
-    /// Keep the result in a file, for compare and report; what is there is overwritten
+    /// Write the result to a file, for compare and report; an existing file is overwritten
     #[arg(short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// What heads its column when it is compared; the file's name if not given
+    /// Heading of its column in comparisons; the default is the file's name
     #[arg(long, value_name = "WORDS")]
     label: Option<String>,
     /// Print the result for programs
@@ -27,7 +27,7 @@ pub(crate) struct ResultArgs {
 }
 
 impl ResultArgs {
-    /// What heads the result of measuring `subject`.
+    /// The heading of the result of measuring `subject`.
     pub(crate) fn heading(&self, subject: &str) -> Heading {
         let stem = self.output.as_deref().and_then(Path::file_stem);
         let stem = stem.map(|stem| stem.to_string_lossy().into_owned());
@@ -35,7 +35,7 @@ impl ResultArgs {
         Heading { label, started: crate::time::now_rfc3339() }
     }
 
-    /// Says before long work that its result will not be kept.
+    /// Warns before long work that its result will not be kept.
     pub(crate) fn warn_if_unsaved(&self) {
         if self.output.is_none() && !self.json && !self.quiet {
             print::warning(&"the result is shown, but not kept: -o FILE keeps it");

@@ -10,7 +10,7 @@ use crate::daemon::DaemonArgs;
 use crate::outcome::{CommandResult, Failure, Outcome, run_for_each};
 use crate::print;
 
-/// The seconds for which a light blinks while a person is asked for its bay.
+/// The seconds for which a light blinks at each prompt.
 const LEARN_SECONDS: u64 = 600;
 /// The rows and columns of a map, at most.
 const MAX_SIDE: usize = 64;
@@ -18,7 +18,7 @@ const MAX_SIDE: usize = 64;
 /// Let the lights of drives blink
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Where the enclosure has a locate light for the slot, that is switched on. Elsewhere the drive is read in
+    after_help = "If the enclosure has a locate light for the slot, that is switched on. Otherwise the drive is read in
 pulses of a second, so that its activity light blinks; that wakes the drive.
 
 Examples:
@@ -38,14 +38,12 @@ pub(super) struct LocateArgs {
     drives: Vec<String>,
 }
 
-/// Draw the map of bays: one drive after the other blinks, and you say where
+/// Draw the map of bays: one drive after the other blinks, and you enter its bay
 #[derive(clap::Args, Debug)]
-#[command(
-    after_help = "Drives that are in the map already are left out. The map is saved after each answer.
+#[command(after_help = "Drives in the map are skipped. The map is saved after each answer.
 
 Examples:
-  poolhouse drives learn 4x6      four rows of six bays"
-)]
+  poolhouse drives learn 4x6      four rows of six bays")]
 pub(super) struct LearnArgs {
     /// The rows and columns of the case
     #[arg(value_name = "ROWSxCOLUMNS", value_parser = parse_size)]
@@ -79,7 +77,7 @@ pub(super) fn run(args: &LocateArgs, daemon: &DaemonArgs) -> CommandResult {
     })
 }
 
-/// Asks for the bay of each drive that is in no bay.
+/// Prompts for the bay of each drive without one.
 pub(super) fn learn(args: &LearnArgs, list: &DriveList, daemon: &DaemonArgs) -> CommandResult {
     let (rows, columns) = args.size;
     let mut map = enlarge(&list.bays, rows, columns);
@@ -108,7 +106,7 @@ pub(super) fn learn(args: &LearnArgs, list: &DriveList, daemon: &DaemonArgs) -> 
     Ok(Outcome::Complete)
 }
 
-/// An answer to the question for a bay.
+/// A reply to the prompt.
 enum Answer {
     /// Row and column, counted from 0.
     Bay(usize, usize),
@@ -145,13 +143,13 @@ fn free_bay(text: &str, map: &BayMap) -> Result<(usize, usize), String> {
     let bay = text.split_once('-').and_then(|(row, column)| Some((number(row)?, number(column)?)));
     let (row, column) = bay.ok_or("a bay is ROW-COLUMN, as 2-3, counted from the upper left")?;
     match map.rows.get(row).and_then(|row| row.get(column)) {
-        None => Err(format!("there is no bay {text}")),
+        None => Err(format!("bay {text} does not exist")),
         Some(serial) if !serial.is_empty() => Err(format!("bay {text} has the drive {serial}")),
         Some(_) => Ok((row, column)),
     }
 }
 
-/// The map with at least so many rows and columns.
+/// The map with at least these numbers of rows and columns.
 fn enlarge(map: &BayMap, rows: usize, columns: usize) -> BayMap {
     let mut rows_of = map.rows.clone();
     rows_of.resize(rows_of.len().max(rows), Vec::new());

@@ -13,7 +13,7 @@ use crate::table::escape_control;
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Draw the map once: the rows from top to bottom, each from left to right, with the serial number of
-the drive in each bay; \"\" is an empty bay. `drives learn` asks for them.
+the drive in each bay; \"\" is an empty bay. `drives learn` prompts for them.
 
 Examples:
   poolhouse drives learn 4x6
@@ -22,7 +22,7 @@ Examples:
   poolhouse drives map temp"
 )]
 pub(super) struct MapArgs {
-    /// What the bays show
+    /// The value shown in the bays
     #[arg(value_enum, default_value_t)]
     view: View,
 }

@@ -43,7 +43,7 @@ enum Command {
     Note(NoteArgs),
     /// Let the lights of drives blink
     Locate(locate::LocateArgs),
-    /// Draw the map of bays: one drive after the other blinks, and you say where
+    /// Draw the map of bays: one drive after the other blinks, and you enter its bay
     Learn(locate::LearnArgs),
     /// Show the bays of the case
     Map(map::MapArgs),
@@ -128,7 +128,7 @@ impl Drives {
         }
         match self.daemon.try_request(&CheckDrives {}) {
             Some(()) => self.daemon.request(&ListDrives {}),
-            // a user without that right sees what is known so far
+            // a user without that right sees the known facts
             None => Ok(list),
         }
     }

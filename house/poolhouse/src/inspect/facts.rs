@@ -1,4 +1,4 @@
-//! Facts for people: names and values in columns, lists of like things as tables.
+//! Prints facts: names and values in columns, lists of equal types as tables.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use engine::inspect::Facts;
 use crate::table::{Align, Table, escape_control};
 use crate::time;
 
-/// Columns by which one thing more is told at each level.
+/// Columns by which each level is indented.
 const INDENT: usize = 2;
 
 /// Prints facts.

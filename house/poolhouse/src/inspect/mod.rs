@@ -27,7 +27,7 @@ pub(crate) struct Inspect {
 
 #[derive(clap::Subcommand, Debug)]
 enum InspectCommand {
-    /// The four copies of a device's label, and what is wrong with each
+    /// The four copies of a device's label, and the damage of each
     #[command(after_help = "Example:\n  poolhouse inspect labels /dev/sdb1")]
     Labels {
         /// The image, disk or partition
@@ -39,7 +39,7 @@ enum InspectCommand {
         /// The image, disk or partition
         device: PathBuf,
     },
-    /// What a pool says of itself: its configuration, as it is stored in it
+    /// The configuration stored in a pool
     #[command(after_help = "Example:\n  poolhouse inspect config -d ~/images tank")]
     Config {
         /// The pool, by name or guid
@@ -82,7 +82,7 @@ enum InspectCommand {
         /// The number of the block on that level
         block: Option<u64>,
     },
-    /// What is allocated: on each vdev, in each metaslab, entry by entry
+    /// The allocated space: of each vdev, of each metaslab, entry by entry
     #[command(after_help = "Examples:
   poolhouse inspect spacemap -d ~/images tank        the vdevs
   poolhouse inspect spacemap -d ~/images tank 0      the metaslabs of vdev 0
@@ -95,12 +95,12 @@ enum InspectCommand {
         /// The index of a metaslab
         metaslab: Option<usize>,
     },
-    /// What was done to a pool: its command history
+    /// The command history of a pool
     #[command(after_help = "Example:\n  poolhouse inspect history -d ~/images tank")]
     History {
         /// The pool, by name or guid
         pool: String,
-        /// Also what the pool did itself
+        /// Also internal events
         #[arg(short, long)]
         internal: bool,
         /// With user, host and txg

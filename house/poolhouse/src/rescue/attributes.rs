@@ -1,4 +1,4 @@
-//! What belongs to a copied file besides its content: owner, mode, attributes, ACLs, times.
+//! The metadata of a copied file: owner, mode, attributes, ACLs, times.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,8 +10,8 @@ use rustix::fs::{
     AtFlags, CWD, FileType as NodeType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags,
 };
 
-/// What could not be kept of the files, by its name, with how often and the first reason. Told
-/// once, at the end.
+/// The metadata that could not be kept, by its name, with the count and the first reason. It is
+/// reported once, at the end.
 #[derive(Default)]
 pub(crate) struct LostAttributes {
     counts: Mutex<BTreeMap<&'static str, (u64, String)>>,
@@ -24,14 +24,14 @@ impl LostAttributes {
         entry.0 += 1;
     }
 
-    /// What was not kept, how often, and why the first time.
+    /// The kind of metadata, the count, and the first reason.
     pub(crate) fn summary(&self) -> Vec<(&'static str, u64, String)> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.iter().map(|(what, (count, why))| (*what, *count, why.clone())).collect()
     }
 }
 
-/// What is to be kept.
+/// The metadata to keep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttributeOptions {
     /// Owners and groups.
@@ -44,7 +44,7 @@ pub(crate) struct AttributeOptions {
 /// run knows that it may try again. Coarse file systems keep it.
 pub(crate) const DAMAGED_MTIME_SHIFT: i64 = 2;
 
-/// Gives `path` all that belongs to `file`. `shift` is added to the time of its last change.
+/// Sets the metadata of `file` on `path`. `shift` is added to its modification time.
 pub(crate) fn apply_attributes(
     path: &Path,
     file: &File,

@@ -35,7 +35,7 @@ pub(crate) fn print_files(targets: &[String], opened: &mut OpenDatasets<'_>) -> 
         match file.stat().kind {
             FileType::File => {}
             FileType::Directory => return Err(Failure::usage(format!("'{target}' is a folder"))),
-            _ => return Err(Failure::usage(format!("'{target}' is no regular file"))),
+            _ => return Err(Failure::usage(format!("'{target}' is not a regular file"))),
         }
         let content = file.content();
         if let Err(failure) = print_range(&content, 0, content.size(), &mut out)? {

@@ -1,8 +1,8 @@
-//! Content copied into a file: holes stay holes, what cannot be read is told and left out.
+//! Copies content into a file: holes stay holes, unreadable ranges are reported and left out.
 //!
-//! A copy is made in a file of another name, `.NAME.poolhouse-part`, and gets its own when it is
-//! whole. Parts carry a mark, so that a later run can tell that it is the same content and go on:
-//! the time of last access, which nothing but reading would change.
+//! A copy is written to a file of another name, `.NAME.poolhouse-part`, and renamed when it is
+//! complete. Partial files carry a mark, so that a later run can recognize the same content and
+//! resume: the access time, which only reading would change.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
@@ -29,14 +29,14 @@ pub(crate) struct BadRange {
     pub(crate) reason: String,
 }
 
-/// What came of a copy.
+/// The result of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CopyResult {
     /// Bytes written.
     pub(crate) bytes: u64,
     /// Bytes that an earlier run had written.
     pub(crate) resumed_bytes: u64,
-    /// What could not be read.
+    /// The unreadable ranges.
     pub(crate) bad_ranges: Vec<BadRange>,
     /// It was stopped before the end.
     pub(crate) interrupted: bool,
@@ -47,22 +47,22 @@ pub(crate) struct CopyResult {
 pub(crate) struct CopyOptions<'a> {
     /// Threads for one file.
     pub(crate) threads: usize,
-    /// What tells one content from another.
+    /// The identity of the content.
     pub(crate) resume_mark: Time,
-    /// Do not go on where an earlier run stopped.
+    /// Do not continue where an earlier run stopped.
     pub(crate) restart: bool,
     /// Write zeros where there are holes: into something that holds other bytes.
     pub(crate) write_zeros: bool,
-    /// Where progress is told.
+    /// The receiver of progress.
     pub(crate) progress: &'a Progress,
 }
 
-/// Jobs of one file that may be under way at a time; a resumed copy goes back so far.
+/// The most jobs of one file in flight; a resumed copy goes back this far.
 const MAX_IN_FLIGHT: usize = 8;
-/// Smaller content is copied by the thread that asks.
+/// Smaller content is copied by the calling thread.
 const SINGLE_THREAD_MAX: u64 = 1 << 20;
 
-/// Opens the part and finds out where to go on.
+/// Opens the part and finds out where to continue.
 pub(crate) fn open_partial(
     path: &Path,
     content: &Content,
@@ -78,7 +78,7 @@ pub(crate) fn open_partial(
             || facts.atime_nsec() == 0);
     let mut from = 0;
     if is_ours && !how.restart && facts.len() > 0 {
-        // what is above may have gaps: blocks are written as they come
+        // later ranges may have gaps: blocks are written in any order
         let step = chunks(content, 0, u64::MAX).next().map_or(1, |(_, end)| end);
         let back = step.saturating_mul(MAX_IN_FLIGHT as u64 + 1);
         from = (facts.len().saturating_sub(back) / step).saturating_mul(step);
@@ -94,7 +94,7 @@ pub(crate) fn set_length(file: &File, length: u64) -> io::Result<()> {
     if file.metadata()?.len() == length { Ok(()) } else { file.set_len(length) }
 }
 
-/// Sets or takes away the mark that lets a later run go on.
+/// Sets or removes the mark that lets a later run resume.
 fn set_resume_mark(file: &File, time: Option<Time>) -> io::Result<()> {
     let time = time.unwrap_or_default();
     let last_access = Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
@@ -118,7 +118,7 @@ pub(crate) fn copy_content(
                 how.progress.add_bytes(part.bytes);
                 copied.bytes += part.bytes;
                 if !part.bad_ranges.is_empty() && copied.bad_ranges.is_empty() {
-                    // a later run must begin anew to know of this
+                    // a later run must start again to find this
                     let _ = set_resume_mark(file, None);
                 }
                 part.bad_ranges
@@ -163,7 +163,7 @@ enum CopyJob {
     Bad(BadRange),
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Default)]
 struct JobResult {
     bytes: u64,
@@ -187,7 +187,7 @@ fn copy_jobs(content: &Content, from: u64, all: bool) -> Box<dyn Iterator<Item =
     }))
 }
 
-/// Copies one range, on whatever thread.
+/// Copies one range, on any thread.
 fn run_job(content: &Content, file: &File, job: CopyJob, zeros: bool) -> io::Result<JobResult> {
     let mut out = JobResult::default();
     let (start, end) = match job {
@@ -243,7 +243,7 @@ fn write_pieces(file: &File, run: &[engine::files::ContentChunk], zeros: bool) -
     Ok(bytes)
 }
 
-/// What a short write left.
+/// The rest after a short write.
 fn write_remaining(
     file: &File,
     pieces: &[engine::files::ContentChunk],

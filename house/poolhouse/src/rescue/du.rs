@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// In short form, as 1.5M
     #[arg(short = 'h', long = "human")]
     pub(crate) human: bool,
-    /// Only folders so many levels down
+    /// Only folders down to this many levels
     #[arg(long, value_name = "LEVELS")]
     pub(crate) max_depth: Option<usize>,
     /// Print help
@@ -117,7 +117,7 @@ impl<W: Write> UsageCounter<'_, W> {
                             "{}: {why}",
                             escape_bytes(&place.display_with(path))
                         ));
-                        // no end of it will be told
+                        // otherwise the end of the scan would not be printed
                         if !path.is_empty() && sums.len() > 1 {
                             let sum = sums.pop().unwrap_or(0);
                             if let Some(last) = sums.last_mut() {
@@ -133,7 +133,7 @@ impl<W: Write> UsageCounter<'_, W> {
         self.print_line(sums.into_iter().sum(), &place.display_with(b""))
     }
 
-    /// What one file takes.
+    /// The space of one file.
     fn space_of(&mut self, files: &FileSystemReader, id: u64, place: &PoolPath) -> u64 {
         match files.file(id) {
             Ok(file) => {

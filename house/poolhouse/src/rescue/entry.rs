@@ -5,8 +5,8 @@ use engine::hex;
 
 use super::hash::{self, MAX_WHOLE_HASH};
 
-/// JSON written by hand, as its strings may hold bytes that are no UTF-8: these are written as
-/// Python does, as lone halves of surrogate pairs.
+/// JSON written by hand, because its strings may hold bytes that are not UTF-8: these are written
+/// as Python does, as lone surrogates.
 #[derive(Default)]
 pub(crate) struct JsonObject {
     json: String,
@@ -97,8 +97,8 @@ pub(crate) fn describe_entry(files: &FileSystemReader, id: u64, path: &[u8]) -> 
     (line.finish(), wrong.is_some())
 }
 
-/// What is known of a file, which Linux shows with that inode and so many more links than are
-/// stored; gives why not all of it is, if so.
+/// The facts of a file, with the inode and the additional link count that Linux shows.
+/// Returns the reason if they are incomplete.
 fn add_attributes(
     file: &File,
     (inode, more): (u64, u64),

@@ -23,10 +23,10 @@ pub(crate) struct Args {
     /// The same, upper and lower case being one
     #[arg(long, value_name = "PATTERN")]
     pub(crate) iname: Option<String>,
-    /// Only those of this type: f, d, l, b, c, p, s
+    /// Only files of this type: f, d, l, b, c, p, s
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) kind: Option<char>,
-    /// Only larger (+1M) or smaller (-1M) ones, or those of just that size
+    /// Only larger (+1M) or smaller (-1M) files, or those of exactly that size
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) size: Option<String>,
     /// Not deeper than this
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     pub(crate) print0: bool,
 }
 
-/// What is looked for.
+/// The conditions.
 struct FindFilter {
     name: Option<Vec<char>>,
     iname: Option<Vec<char>>,
@@ -98,7 +98,7 @@ impl FindFilter {
             Some('f') => Some('-'),
             Some(other) if "dlbcps".contains(other) => Some(other),
             Some(other) => {
-                let what = format!("--type {other}: one of f, d, l, b, c, p, s is wanted");
+                let what = format!("--type {other}: one of f, d, l, b, c, p, s is expected");
                 return Err(Failure::usage(what));
             }
             None => None,
@@ -145,7 +145,7 @@ fn parse_size(text: &str) -> Result<(char, u64), Failure> {
     let bytes = digits.parse::<u64>().ok().zip(shift);
     let bytes = bytes.and_then(|(number, shift)| number.checked_mul(1 << shift));
     let bytes = bytes.ok_or_else(|| {
-        Failure::usage(format!("--size {text}: a number of bytes is wanted, as +10M"))
+        Failure::usage(format!("--size {text}: a number of bytes is expected, as +10M"))
     })?;
     Ok((sign.unwrap_or('='), bytes))
 }
@@ -180,7 +180,7 @@ fn glob_match(pattern: &[char], text: &[char]) -> bool {
     }
 }
 
-/// Where the pattern goes on behind what fits one letter.
+/// The rest of the pattern after one matched letter.
 fn match_one(pattern: &[char], at: usize, letter: char) -> Option<usize> {
     match pattern[at] {
         '?' => Some(at + 1),

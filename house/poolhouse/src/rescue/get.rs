@@ -1,8 +1,8 @@
 //! `poolhouse rescue get`: copies files and trees out.
 //!
-//! One thread walks the trees and makes folders; others copy files, several at a time, large ones
-//! in parts. What is complete already is skipped, so that the same command goes on where it was
-//! stopped. Folders get their owners, modes and times last, and so do further names of a file.
+//! One thread walks the trees and creates folders; others copy files, several at a time, large ones
+//! in parts. Complete files are skipped, so that the same command resumes an interrupted
+//! copy. Folders get their owners, modes and times last, and so do further names of a file.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -25,27 +25,29 @@ use crate::pool_args::PoolArgs;
 use crate::progress::Progress;
 use crate::{interrupt, print};
 
-/// Copy files and trees out, with all that belongs to them
+/// Copy files and trees with their metadata out of a pool
 #[derive(clap::Args, Debug)]
-#[command(after_help = "A folder or file is copied to DEST/ITS-NAME; of a root (tank/home:/) that
-comes straight into DEST, or, with several SRC, into DEST/LAST-PART-OF-ITS-NAME. Files are written
-as .NAME.poolhouse-part and get their name when they are whole. The same command goes on where it
-was stopped, and skips what is complete: what has the size and the time of its original. A file that
-cannot be read in full has holes in place of what is missing, and a time that is 2 seconds off, so
-that the next run tries again.
+#[command(
+    after_help = "A folder or file is copied to DEST/ITS-NAME, the contents of a root (tank/home:/)
+to DEST, or, with several SRC, to DEST/LAST-PART-OF-ITS-NAME. Files are written as
+.NAME.poolhouse-part and get their name when they are complete. The same command resumes an
+interrupted copy, and skips complete files: those with the size and the time of their original. A
+partly unreadable file has holes in place of the missing ranges, and a time that is 2 seconds off,
+so that the next run tries again.
 
 Examples:
   poolhouse rescue get -d ~/images tank/home@monday:/ann ~/saved
-  poolhouse rescue get -d ~/images -r --report report.json tank:/ ~/saved")]
+  poolhouse rescue get -d ~/images -r --report report.json tank:/ ~/saved"
+)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command")]
 pub(crate) struct Args {
     /// POOL/FS[@SNAP]:/PATH to be copied, one or more, and the folder to copy them to
     #[arg(required = true, num_args = 2.., value_names = ["SRC", "DEST"])]
     pub(crate) places: Vec<String>,
-    /// The datasets below those of SRC, too, as folders
+    /// Include the datasets below SRC, as folders
     #[arg(short, long)]
     pub(crate) recursive: bool,
-    /// Begin anew where an earlier copy was broken off, instead of going on
+    /// Start interrupted copies again, instead of resuming them
     #[arg(long)]
     pub(crate) restart: bool,
     /// Overwrite files that are there and differ
@@ -57,7 +59,7 @@ pub(crate) struct Args {
     /// Do not keep extended attributes and ACLs
     #[arg(long)]
     pub(crate) no_xattrs: bool,
-    /// Write what was copied, and what could not be, to a file, as JSON
+    /// Write a report of copied and failed files as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// How many files at a time; 0: as many as suits this machine
@@ -72,7 +74,7 @@ pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
     copy_out(args, &mut OpenDatasets::in_pools(common))
 }
 
-/// Copies what the arguments name.
+/// Copies the arguments.
 pub(crate) fn copy_out(args: &Args, opened: &mut OpenDatasets<'_>) -> CommandResult {
     let Some((dest, sources)) = args.places.split_last() else {
         return Err(Failure::usage("SRC and DEST are wanted"));
@@ -127,7 +129,7 @@ pub(crate) fn copy_out(args: &Args, opened: &mut OpenDatasets<'_>) -> CommandRes
     Ok(Outcome::complete_unless(report.has_failures()))
 }
 
-/// What is to be copied, and where to.
+/// The source and the target.
 struct SourceTree {
     source: PoolPath,
     files: FileSystemReader,
@@ -135,7 +137,7 @@ struct SourceTree {
     dest: PathBuf,
 }
 
-/// Adds the file systems below those whose roots are to be copied, each where it would be mounted.
+/// Adds the file systems below those whose roots are copied, each at its mountpoint.
 fn add_child_filesystems(
     opened: &mut OpenDatasets<'_>,
     trees: &mut Vec<SourceTree>,
@@ -190,7 +192,7 @@ struct FileJob {
     dest: PathBuf,
 }
 
-/// What came of a file.
+/// The result for a file.
 enum FileResult {
     Copied { bytes: u64, resumed: bool },
     Skipped,
@@ -214,7 +216,7 @@ impl Copier<'_> {
             return;
         }
         let mut plan = DeferredWork::default();
-        // what the walk meets is copied while it goes on: it runs as the source of the jobs
+        // files are copied while the walk continues: it runs as the source of the jobs
         let (send, receive) = std::sync::mpsc::sync_channel::<WalkItem>(1024);
         std::thread::scope(|scope| {
             scope.spawn(move || Self::walk_tree(tree, &send));
@@ -261,7 +263,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Walks the tree, makes its folders, and tells what else there is to be made.
+    /// Walks the tree, creates its folders, and yields the other files.
     fn walk_tree(tree: &SourceTree, send: &std::sync::mpsc::SyncSender<WalkItem>) {
         let facts = tree.root.stat();
         let start = tree.source.display_with(b"");
@@ -328,7 +330,7 @@ impl Copier<'_> {
             }
             FileResult::Conflict => {
                 let to = job.dest.display();
-                let why = format!("{to} is there already and differs; give --overwrite");
+                let why = format!("{to} exists already and differs; give --overwrite");
                 self.progress.print_warning(&format!("{from}: {why}"));
                 report.failed.push((from, why));
             }
@@ -336,7 +338,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Makes one file, whatever it is.
+    /// Creates one file of any type.
     fn copy_file(&self, files: &FileSystemReader, job: &FileJob) -> FileResult {
         if interrupt::is_interrupted() {
             return FileResult::Interrupted;
@@ -463,7 +465,7 @@ impl Copier<'_> {
     }
 }
 
-/// What the walk meets.
+/// An item of the walk.
 enum WalkItem {
     /// A file, and whether it has several names.
     File(FileJob, bool),
@@ -471,7 +473,7 @@ enum WalkItem {
     Error(Vec<u8>, String),
 }
 
-/// What is left for the end of a tree.
+/// The tasks for the end of a tree.
 #[derive(Default)]
 struct DeferredWork {
     directories: Vec<(u64, PathBuf)>,
@@ -494,12 +496,12 @@ impl DeferredWork {
     }
 }
 
-/// Whether a name, which comes from a disk that nobody vouches for, stays in its folder.
+/// Whether a name stays in its folder; the names come from an untrusted disk.
 fn is_valid_name(name: &[u8]) -> bool {
     !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/') && !name.contains(&0)
 }
 
-/// Makes a folder, or finds that it is there. One that is a link is not followed.
+/// Creates a folder, or uses an existing one. A symbolic link is not followed.
 fn create_directory(path: &Path) -> io::Result<()> {
     match std::fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -521,8 +523,8 @@ fn partial_path(path: &Path, id: u64) -> PathBuf {
     path.with_file_name(OsStr::from_bytes(&name))
 }
 
-/// Whether the time of last change is that of the original, so many seconds off. Some file systems
-/// keep no parts of seconds.
+/// Whether the modification time is that of the original, plus `shift`. Some file systems
+/// have no fractions of seconds.
 fn has_mtime(there: &std::fs::Metadata, facts: &FileStat, shift: i64) -> bool {
     there.mtime() == facts.mtime.seconds.saturating_add(shift)
         && (there.mtime_nsec() == i64::from(facts.mtime.nanoseconds) || there.mtime_nsec() == 0)
@@ -547,7 +549,7 @@ fn is_complete(there: &std::fs::Metadata, facts: &FileStat, path: &Path, file: &
     }
 }
 
-/// Whether it is what an earlier run could not copy in full.
+/// Whether it is an incomplete copy of an earlier run.
 fn is_damaged(there: &std::fs::Metadata, facts: &FileStat) -> bool {
     there.is_file() && there.len() == facts.size && has_mtime(there, facts, DAMAGED_MTIME_SHIFT)
 }

@@ -8,9 +8,9 @@ use sha2::{Digest, Sha256};
 
 use crate::parallel::run_ordered;
 
-/// Larger files are told as ranges of data; all else in them is zeros.
+/// Larger files are listed as ranges of data; the rest is zeros.
 pub(crate) const MAX_WHOLE_HASH: u64 = 8 << 20;
-/// What one thread reads at a time, at least a block.
+/// The bytes that one thread reads at a time, at least a block.
 const CHUNK_SIZE: u64 = 512 << 10;
 /// Content of this size and more is read ahead by another thread.
 const READAHEAD_MIN_SIZE: u64 = 2 << 20;
@@ -32,7 +32,7 @@ fn digest_with_readahead(
     end: u64,
     sha: &mut Sha256,
 ) -> Result<(), Error> {
-    // what was hashed goes back to the reading thread, whose store has the memory's next use
+    // the hashed buffer goes back to the reading thread, whose store reuses it
     let trash = std::cell::RefCell::new(Vec::new());
     let jobs = chunks(content, start, end).map(|range| (range, trash.take()));
     let mut failed = None;

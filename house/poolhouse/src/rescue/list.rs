@@ -11,16 +11,16 @@ use crate::print;
 use crate::property_values::{format_value, is_byte_property, parse_types};
 use crate::table::{Align, Table};
 
-/// What is shown of each dataset if nobody says otherwise.
+/// The default columns.
 const DEFAULT_COLUMNS: [&str; 8] =
     ["name", "type", "used", "available", "referenced", "compressratio", "origin", "creation"];
 /// List datasets, snapshots, bookmarks and volumes, and their properties
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
-  poolhouse rescue list -d ~/images tank                   all there is
+  poolhouse rescue list -d ~/images tank                   all datasets
   poolhouse rescue list -d ~/images -t filesystem tank/a   one kind, in and below a dataset
   poolhouse rescue list -d ~/images -o name,used -p tank   exact figures
-  poolhouse rescue list -d ~/images -o all tank/a          every property, and where it is set")]
+  poolhouse rescue list -d ~/images -o all tank/a          all properties, with their sources")]
 pub(crate) struct Args {
     /// The pool, by name or guid, or a dataset in it
     target: String,
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// No head, columns separated by tabs
     #[arg(short = 'H', long)]
     scripted: bool,
-    /// Not deeper than so many names below the target
+    /// At most this many levels below the target
     #[arg(long, value_name = "LEVELS")]
     depth: Option<usize>,
     /// A line for each property, with its value and where it is set
@@ -95,7 +95,7 @@ fn resolve_columns(args: &Args) -> Vec<String> {
     }
 }
 
-/// The name is no property, and locked datasets are marked.
+/// The name is not a property, and locked datasets are marked.
 fn property_columns(columns: &[String]) -> Vec<String> {
     columns.iter().filter(|column| *column != "name").cloned().collect()
 }

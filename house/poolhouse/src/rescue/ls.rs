@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// With object numbers
     #[arg(short)]
     pub(crate) inode: bool,
-    /// The folder itself, not what is in it
+    /// List the folder itself, not its entries
     #[arg(long)]
     pub(crate) directory: bool,
     /// Sizes in short form
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
     list(args, &mut OpenDatasets::in_pools(common))
 }
 
-/// Lists what the arguments name.
+/// Lists the arguments.
 pub(crate) fn list(args: &Args, opened: &mut OpenDatasets<'_>) -> CommandResult {
     let stdout = io::stdout().lock();
     let terminal = stdout.is_terminal();
@@ -237,7 +237,7 @@ mod tests {
     use super::human_size;
 
     #[test]
-    fn sizes_in_short_form_are_as_ls_has_them() {
+    fn short_sizes_equal_those_of_ls() {
         let cases = [(0, "0"), (1023, "1023"), (1024, "1.0K"), (1536, "1.5K"), (10240, "10K")];
         for (bytes, wanted) in cases {
             assert_eq!(human_size(bytes), wanted);

@@ -1,7 +1,6 @@
 //! `poolhouse rescue manifest`: prints a manifest: every entry with its attributes and its hash.
 //!
-//! Streamed: of a tree only one folder's names at a time are held, and those of the folders that
-//! are still to be visited.
+//! Streamed: only the names of one folder at a time are in memory, and the queue of folders.
 
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
@@ -192,17 +191,17 @@ fn properties_json(record: &DatasetDetails) -> String {
     line.finish()
 }
 
-/// All entries of a tree: the root, then each folder's, and then those of the folders in it.
+/// All entries of a tree: the root, then each folder's, and then those of its subfolders.
 struct EntryWalker<'a> {
     files: &'a FileSystemReader,
     dataset: String,
     root: Option<File>,
     /// The folders to be visited, the next one last.
     pending_dirs: Vec<(u64, Vec<u8>)>,
-    /// The folder that is being told.
+    /// The present folder.
     current_path: Vec<u8>,
     names: std::vec::IntoIter<DirEntry>,
-    /// Those of its folders that were met.
+    /// Its subfolders.
     subdirs: Vec<(u64, Vec<u8>)>,
     visited_dirs: std::collections::HashSet<u64>,
     errors: Vec<String>,
@@ -254,7 +253,7 @@ impl<'a> EntryWalker<'a> {
     }
 
     fn enter_dir(&mut self, id: u64, path: Vec<u8>) {
-        // a folder has one name: a second one is damage, and maybe a circle
+        // a folder has one name: a second one is damage, and maybe a cycle
         if !self.visited_dirs.insert(id) {
             let shown = String::from_utf8_lossy(&path).into_owned();
             self.errors.push(format!("{}: {shown}: the folder has two names", self.dataset));

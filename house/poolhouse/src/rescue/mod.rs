@@ -23,7 +23,7 @@ pub(crate) mod volume;
 use crate::outcome::CommandResult;
 use crate::pool_args::PoolArgs;
 
-/// The exit statuses, told by `--help`. Each is that of a kind of `engine::Error`.
+/// The exit statuses in `--help`. Each is that of a kind of `engine::Error`.
 const STATUSES: &str = "Exit status:
     0  all was done
     1  something could not be read in full; it was named and the rest was done
@@ -31,10 +31,10 @@ const STATUSES: &str = "Exit status:
     3  no pool is there, or none of that name or guid, or no such state of it (--txg, --checkpoint)
     4  several pools have that name: choose one by its guid
     5  more devices are missing than the redundancy can do without
-    6  the pool's own data are damaged
+    6  the pool's own metadata is damaged
     7  the pool has a version or uses a feature that this program does not know
     8  a key or passphrase is wrong
-    9  a dataset is locked: a key is wanted
+    9  a dataset is locked: its key is needed
    10  a path is not what it should be: a folder without images, a truncated image, no permission
    11  a device is in use by another program
    12  there is no such dataset or file
@@ -58,7 +58,7 @@ pub(crate) struct Rescue {
 
 #[derive(clap::Subcommand, Debug)]
 enum Command {
-    /// Find pools and say what they are, and whether they can be read
+    /// Find pools, and show their state and whether they can be read
     Scan(scan::Args),
     /// List datasets, snapshots, bookmarks and volumes, and their properties
     List(list::Args),
@@ -72,7 +72,7 @@ enum Command {
     Find(find::Args),
     /// Print the space that folders take
     Du(du::Args),
-    /// Copy files and trees out, with all that belongs to them
+    /// Copy files and trees with their metadata out of a pool
     Get(get::Args),
     /// Print every entry with its attributes and hash, as JSON
     Manifest(manifest::Args),

@@ -15,10 +15,10 @@ use crate::{interrupt, print};
 /// Mount a pool read-only, its datasets and snapshots in place
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "The file systems below the target are in place at their names, each snapshot is in
-.zfs/snapshot/NAME of its file system, each volume is a file in .zfs/volume of the
-file system that it is in. Datasets that are locked are empty folders: give their
-keys with --key. It ends with Ctrl-C, or when somebody runs fusermount3 -u DIR.
+    after_help = "The file systems below the target are folders at their names, each snapshot is in
+.zfs/snapshot/NAME of its file system, each volume is a file in .zfs/volume of its
+parent. Locked datasets are empty folders: give their keys with --key. Ctrl-C or
+fusermount3 -u DIR ends it.
 
 Examples:
   poolhouse rescue mount -d ~/images tank ~/mnt
@@ -37,11 +37,11 @@ pub(crate) struct Args {
 
 /// How often to look whether the user wants it to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// How long to wait for the kernel to let go.
+/// How long to wait for the unmount.
 const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
-    // said before any passphrase is asked for
+    // printed before any passphrase prompt
     fuse::check_mountpoint(&args.dir).map_err(|why| to_failure(&args.dir, &why))?;
     let pool = common.open_unlocked(&args.target)?;
     mount_datasets(args, pool)

@@ -20,7 +20,7 @@ pub(crate) struct PoolPath {
 }
 
 impl PoolPath {
-    /// From what the user typed. Names of datasets may have colons, but none before a `/`.
+    /// Parses the user's text. Names of datasets may have colons, but none before a `/`.
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         let (dataset, path) = match text.split_once(":/") {
             Some((dataset, path)) => (dataset, path),
@@ -28,7 +28,7 @@ impl PoolPath {
         };
         if dataset.is_empty() || dataset.starts_with('/') {
             return Err(Failure::usage(format!(
-                "'{text}' is no place in a pool; POOL/FS[@SNAP]:/PATH is wanted, as in tank/home:/ann"
+                "'{text}' is not a path in a pool; write POOL/FS[@SNAP]:/PATH, as in tank/home:/ann"
             )));
         }
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
@@ -132,7 +132,7 @@ pub(crate) fn escape_bytes(bytes: &[u8]) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
-/// The same, but untouched if nobody looks at it on a terminal.
+/// The same; unchanged if standard output is not a terminal.
 pub(crate) fn terminal_bytes(bytes: &[u8], terminal: bool) -> Vec<u8> {
     if terminal { escape_bytes(bytes).into_bytes() } else { bytes.to_vec() }
 }

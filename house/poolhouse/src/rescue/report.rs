@@ -1,4 +1,4 @@
-//! What came of copying, for people and as JSON.
+//! The result of a copy, as text and as JSON.
 
 use std::io;
 use std::path::Path;
@@ -15,11 +15,11 @@ pub(crate) struct DamagedFile {
     pub(crate) path: String,
     /// Where the rest of it is now.
     pub(crate) dest: String,
-    /// What is missing.
+    /// The missing part.
     pub(crate) bad_ranges: Vec<BadRange>,
 }
 
-/// What came of copying.
+/// The result of a copy.
 #[derive(Debug, Default)]
 pub(crate) struct CopyReport {
     /// Files of any kind that were made.
@@ -34,15 +34,15 @@ pub(crate) struct CopyReport {
     pub(crate) damaged: Vec<DamagedFile>,
     /// Files that were not made, and why.
     pub(crate) failed: Vec<(String, String)>,
-    /// What could not be kept: what, how often, why the first time.
+    /// The metadata that could not be kept: kind, count, first reason.
     pub(crate) lost_attributes: Vec<(&'static str, u64, String)>,
-    /// Owners were not kept, as only root may give files away.
+    /// Owners were not kept, because only root may set them.
     pub(crate) owners_skipped: bool,
     /// It was stopped before the end.
     pub(crate) interrupted: bool,
 }
 
-/// So many damaged files and ranges are printed; all of them go into the report's file.
+/// The most damaged files and ranges that are printed; the report's file has all.
 const MAX_PRINTED: usize = 50;
 
 impl CopyReport {
@@ -51,14 +51,14 @@ impl CopyReport {
         !self.damaged.is_empty() || !self.failed.is_empty()
     }
 
-    /// Tells it on standard error.
+    /// Prints it on standard error.
     pub(crate) fn print(&self) {
         let mut text = format!("copied {} files, {}B", self.copied, human_size(self.bytes));
         if self.skipped > 0 {
             text += &format!("; skipped {} that are complete", self.skipped);
         }
         if self.resumed > 0 {
-            text += &format!("; went on with {}", self.resumed);
+            text += &format!("; resumed {}", self.resumed);
         }
         if !self.damaged.is_empty() {
             text += &format!("; {} could not be read in full", self.damaged.len());

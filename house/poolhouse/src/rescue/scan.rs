@@ -13,7 +13,7 @@ use crate::{print, time};
 /// How many states are shown without -v.
 const MAX_TXGS_SHOWN: usize = 3;
 
-/// Find pools and say what they are, and whether they can be read
+/// Find pools, and show their state and whether they can be read
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   poolhouse rescue scan -d ~/images -d /dev/sdb
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     verbose: bool,
 }
 
-/// All that is found, as JSON has it.
+/// All findings in JSON form.
 #[derive(serde::Serialize)]
 struct ScanResult {
     pools: Vec<PoolSummary>,
@@ -32,7 +32,7 @@ struct ScanResult {
     others: Vec<AuxiliarySummary>,
     /// Files and devices without a label.
     unlabelled: Vec<String>,
-    /// What could not be opened.
+    /// The unreadable paths.
     refused: Vec<String>,
 }
 
@@ -152,7 +152,7 @@ fn print_vdevs(out: &mut dyn Write, pool: &PoolSummary, verbose: bool) -> io::Re
     writeln!(out)?;
     table.with_indent(2).print(out)?;
     for former in &pool.former_devices {
-        writeln!(out, "  {}: was part of the pool once, and is no more", escape_control(former))?;
+        writeln!(out, "  {}: was part of the pool once, and no longer is", escape_control(former))?;
     }
     Ok(())
 }

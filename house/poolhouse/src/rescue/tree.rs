@@ -2,7 +2,7 @@
 
 use engine::files::{DirEntry, Error, File, FileSystemReader};
 
-/// What a walk tells.
+/// An item of a walk.
 pub(crate) enum WalkEvent<'a> {
     /// An entry and its path below the start.
     Entry(&'a DirEntry, &'a [u8]),
@@ -15,8 +15,8 @@ pub(crate) enum WalkEvent<'a> {
 /// No path of a sound file system nests deeper; deeper ones are circles.
 const MAX_DEPTH: usize = 4096;
 
-/// Shows all that lies below a folder to `visit`, the names of each folder in order, folders
-/// followed by what is in them, not deeper than `depth`; until it says false.
+/// Calls `visit` with everything below a folder, the names of each folder in order, folders
+/// followed by their entries, down to `depth`; until it returns false.
 pub(crate) fn walk_tree(
     files: &FileSystemReader,
     top: &File,

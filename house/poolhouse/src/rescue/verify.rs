@@ -1,5 +1,5 @@
-//! `poolhouse rescue verify`: reads every block, each copy of it and its parity, and says what is
-//! wrong.
+//! `poolhouse rescue verify`: reads every block with all its copies and parity, and reports
+//! damage.
 
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::{interrupt, print};
 /// Read and check every block, copy and parity
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Every block that a dataset, a snapshot or the pool itself refers to is read:
-each copy on every device, and parity. Nothing is repaired. What the space maps have as allocated is
-held against what is referred to. Files with damage are named with their ranges: REPAIRABLE ones read
-well thanks to redundancy, LOST ones do not any more. Exit status: 0 nothing is wrong (devices may be
-missing), 1 something is, 130 interrupted, and what was found up to then is told.
+    after_help = "Every block that a dataset, a snapshot or the pool itself references is read:
+each copy on every device, and parity. Nothing is repaired. The allocated space of the space maps is
+compared with the references. Damaged files are named with their ranges: REPAIRABLE ones are readable
+thanks to redundancy, LOST ones are not. Exit status: 0 no damage (devices may be missing), 1 damage,
+130 interrupted, with the findings so far.
 
 Examples:
   poolhouse rescue verify -d ~/images tank
@@ -51,9 +51,9 @@ struct VerifyResult {
     threads: usize,
 }
 
-/// How often the bar is told how far the work has come.
+/// The interval of progress updates.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
-/// So many ranges are printed of each file and each vdev; JSON has more.
+/// The most ranges printed of each file and each vdev; JSON has all.
 const MAX_RANGES_SHOWN: usize = 10;
 
 pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
@@ -194,7 +194,7 @@ fn print_devices(found: &Findings, out: &mut impl Write) -> io::Result<()> {
             (device.checksum_errors, "wrong"),
             (device.read_errors, "unreadable"),
             (device.absent, "not there"),
-            (device.stale, "written while it was away"),
+            (device.stale, "written while it was missing"),
         ];
         let mut said: Vec<String> = Vec::new();
         if device.missing {
@@ -227,7 +227,7 @@ fn print_space(found: &Findings, out: &mut impl Write) -> io::Result<()> {
         print_ranges(&found.double_claims, out)?;
     }
     if found.invalid_dvas > 0 {
-        writeln!(out, "{} blocks lie where there is no space", found.invalid_dvas)?;
+        writeln!(out, "{} blocks have addresses outside of the space", found.invalid_dvas)?;
         print_ranges(&found.invalid_ranges, out)?;
     }
     Ok(())
@@ -288,7 +288,7 @@ fn print_verdict(found: &Findings, out: &mut impl Write) -> io::Result<()> {
         count => format!(" ({count} blocks were put together without devices that are missing)"),
     };
     let what = match (found.complete, found.clean) {
-        (false, _) => "stopped before the end; what is said above holds for what was examined",
+        (false, _) => "stopped before the end; the findings above cover the examined part",
         (true, true) => "nothing is wrong",
         (true, false) => "not all is well",
     };

@@ -18,7 +18,7 @@ use crate::{interrupt, print};
 /// Copy a volume to a sparse image
 #[derive(clap::Args, Debug)]
 #[command(after_help = "The image is written as .NAME.poolhouse-part and gets its name when it is
-whole; the same command goes on where it was stopped. A block device is written from end to end.
+complete; the same command resumes an interrupted copy. A block device is written from end to end.
 
 Example:\n  poolhouse rescue volume -d ~/images tank/vm@monday vm.img")]
 pub(crate) struct Args {
@@ -26,10 +26,10 @@ pub(crate) struct Args {
     pub(crate) source: String,
     /// The image or block device, or - for standard output
     pub(crate) dest: String,
-    /// Overwrite an image that is there, or what is on a block device
+    /// Overwrite an existing image, or the content of a block device
     #[arg(long)]
     pub(crate) overwrite: bool,
-    /// Begin anew where an earlier copy was broken off, instead of going on
+    /// Start an interrupted copy again, instead of resuming it
     #[arg(long)]
     pub(crate) restart: bool,
     /// No progress bar

@@ -36,7 +36,7 @@ pub(super) struct AllowArgs {
 
 /// Take delegated permissions back
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Without names of permissions all of them are taken back.
+#[command(after_help = "Without names of permissions all of them are revoked.
 
 Examples:
   poolhouse zfs unallow anna snapshot tank/home/anna
@@ -52,7 +52,7 @@ pub(super) struct UnallowArgs {
     words: Vec<String>,
 }
 
-/// Whom permissions are for.
+/// The subjects of permissions.
 #[derive(clap::Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "options of zfs(8)")]
 struct WhoArgs {
@@ -71,7 +71,7 @@ struct WhoArgs {
     /// For everyone; there is no WHO
     #[arg(short = 'e', conflicts_with_all = ["creator", "set"])]
     everyone: bool,
-    /// For who creates a dataset below, on that dataset; there is no WHO
+    /// For the creator of a descendant, on that dataset; there is no WHO
     #[arg(short = 'c', conflicts_with_all = ["set", "local", "descendent"])]
     creator: bool,
     /// Define a set; WHO is its name (@name)
@@ -105,7 +105,7 @@ impl WhoArgs {
                 Ok(Words { who: "", permissions: Some(permissions), dataset })
             }
             ([dataset], false) => Ok(Words { who: "", permissions: None, dataset }),
-            _ => Err(Failure::usage("WHO, permissions and a dataset are wanted, in this order")),
+            _ => Err(Failure::usage("give WHO, permissions and a dataset, in this order")),
         }
     }
 
@@ -123,7 +123,7 @@ impl WhoArgs {
             return if who.starts_with('@') {
                 Ok(vec![set])
             } else {
-                Err(Failure::usage(format!("'{who}': the name of a set begins with @")))
+                Err(Failure::usage(format!("'{who}': the name of a permission set begins with @")))
             };
         }
         who.split(',').map(|name| self.user_or_group(name)).collect()
@@ -216,7 +216,7 @@ fn show(name: &str, asking: &DaemonArgs) -> CommandResult {
     Ok(Outcome::Complete)
 }
 
-/// Permissions by whom they are for.
+/// Permissions by their subjects.
 type Lines = BTreeMap<Grantee, BTreeSet<String>>;
 
 /// The text of zfs(8).
@@ -237,7 +237,7 @@ fn format_level(level: &DatasetPermissions) -> String {
         };
         lines.entry(grantee).or_default().extend(names.iter().cloned());
     }
-    // who has the same both on the dataset and below stands once
+    // a subject with the same permissions on the dataset and below is printed once
     local.retain(|grantee, names| {
         let same = descendent.get(grantee) == Some(names);
         if same {

@@ -20,16 +20,16 @@ use crate::property_values::parse_assignment;
 #[command(disable_version_flag = true)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct CreateArgs {
-    /// Make those above that are not there, too; one that is there is no error
+    /// Create missing parents, too; an existing dataset is not an error
     #[arg(short = 'p')]
     parents: bool,
     /// Do not mount it
     #[arg(short = 'u', conflicts_with = "volume")]
     no_mount: bool,
-    /// Make nothing: is all that is said right?
+    /// Create nothing: check the arguments only
     #[arg(short = 'n')]
     dry_run: bool,
-    /// Show what is made, or would be with -n
+    /// Show what is created, or would be with -n
     #[arg(short = 'v')]
     verbose: bool,
     /// The same for programs: words separated by tabs
@@ -52,12 +52,12 @@ pub(super) struct CreateArgs {
     name: String,
 }
 
-/// A size as people write it.
+/// A size in written form.
 fn parse_size(text: &str) -> Result<u64, String> {
     // zettabytes: OpenZFS knows the letter, and 64 bits do not hold them
     let is_too_large = text.trim_end_matches(['b', 'B']).ends_with(['z', 'Z']);
     let why =
-        if is_too_large { "value is too large" } else { "a size is wanted, as 512, 16K or 1.5T" };
+        if is_too_large { "value is too large" } else { "a size is expected, as 512, 16K or 1.5T" };
     units::parse_binary(text).ok_or_else(|| why.to_owned())
 }
 
@@ -68,10 +68,10 @@ struct VolumeSpec {
     block_size: u32,
 }
 
-/// Said of a file system that is there, and that programs cannot reach.
+/// Printed for a file system that exists but could not be mounted.
 const CREATED: &str = "filesystem successfully created, but not mounted";
 
-/// What the blocks of a volume have, if nobody says otherwise.
+/// The default block size of a volume.
 const DEFAULT_VOLBLOCKSIZE: u64 = 16 << 10;
 
 impl CreateArgs {
@@ -124,7 +124,7 @@ impl CreateArgs {
         done.map_err(|why| why.with_subject(|| subject))
     }
 
-    /// The volume that is asked for; what the properties say of it is taken from them.
+    /// The volume to create; its properties are taken out of the list.
     fn extract_volume(
         &self,
         properties: &mut Vec<(String, String)>,
@@ -139,7 +139,7 @@ impl CreateArgs {
         Ok(Some(VolumeSpec { size, block_size: u32::try_from(block_size).unwrap_or(u32::MAX) }))
     }
 
-    /// Prints what is created, as -v and -P want it.
+    /// Prints the created dataset, for -v and -P.
     fn print_plan(&self, new: &NewDataset, volume: Option<VolumeSpec>) -> std::io::Result<()> {
         if !self.verbose && !self.parsable {
             return Ok(());
@@ -170,11 +170,11 @@ impl CreateArgs {
 
 /// Make snapshots
 #[derive(clap::Args, Debug)]
-#[command(after_help = "All of one command are of the same moment.
+#[command(after_help = "All snapshots of one command are taken in the same txg.
 
 Examples:
   poolhouse zfs snapshot tank/photos@monday
-  poolhouse zfs snapshot -r tank@monday         of all below, too")]
+  poolhouse zfs snapshot -r tank@monday         of all descendants, too")]
 pub(super) struct SnapshotArgs {
     /// Of all datasets below, too
     #[arg(short = 'r')]
@@ -200,8 +200,8 @@ impl SnapshotArgs {
 /// Keep of a snapshot what an increment can be sent from
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "A bookmark takes no space, and stays when the snapshot is destroyed. A bookmark
-of a bookmark is its copy.
+    after_help = "A bookmark uses no space, and stays when the snapshot is destroyed. A bookmark
+of a bookmark is a copy of it.
 
 Examples:
   poolhouse zfs bookmark tank/photos@monday tank/photos#monday
@@ -237,7 +237,10 @@ impl BookmarkArgs {
             Some(("", _)) => format!("{head}{}", self.bookmark),
             Some(_) => self.bookmark.clone(),
             None => {
-                return Err(Failure::usage(format!("'{}' is no bookmark: FS#NAME", self.bookmark)));
+                return Err(Failure::usage(format!(
+                    "'{}' is not a bookmark: FS#NAME",
+                    self.bookmark
+                )));
             }
         };
         asking.execute(&CreateBookmark { bookmark: mark, snapshot: source })

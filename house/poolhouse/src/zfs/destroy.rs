@@ -11,15 +11,15 @@ use crate::table::escape_control;
 
 /// Destroy file systems, volumes, snapshots or bookmarks
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Nobody asks whether you mean it: -nv shows what would go.
+#[command(after_help = "There is no confirmation: -nv lists what would be destroyed.
 
 Examples:
   poolhouse zfs destroy tank/trial
-  poolhouse zfs destroy -rnv tank/media            what would go with it?
+  poolhouse zfs destroy -rnv tank/media            what would be destroyed?
   poolhouse zfs destroy tank/photos@monday%friday  a range of snapshots, and @a,b a list")]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct Args {
-    /// What is below it, too; for a snapshot those of its name below
+    /// Destroy descendants, too; for a snapshot those of its name below
     #[arg(short = 'r')]
     recursive: bool,
     /// Clones, too, wherever they are
@@ -28,13 +28,13 @@ pub(super) struct Args {
     /// Snapshots that are in use as soon as they are not
     #[arg(short = 'd')]
     defer: bool,
-    /// Even while somebody uses the files, who then gets errors
+    /// Force: unmount even if files are open
     #[arg(short = 'f')]
     force: bool,
-    /// Only say what would be destroyed
+    /// Only print what would be destroyed
     #[arg(short = 'n')]
     dry_run: bool,
-    /// Say what is destroyed
+    /// Print what is destroyed
     #[arg(short = 'v')]
     verbose: bool,
     /// Exact numbers, and tabs between columns

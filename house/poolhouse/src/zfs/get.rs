@@ -38,7 +38,7 @@ pub(super) struct Args {
     /// These columns: name, property, value, received, source, or all
     #[arg(short = 'o', value_name = "FIELD", value_delimiter = ',')]
     columns: Vec<String>,
-    /// Only what is set there: local, default, inherited, received, temporary (as it is mounted), none
+    /// Only values with these sources: local, default, inherited, received, temporary, none
     #[arg(short = 's', value_name = "SOURCE", value_delimiter = ',')]
     sources: Vec<String>,
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
     let shown = if all { Vec::new() } else { properties };
     let mut asked: Vec<String> = shown.iter().filter(|name| *name != "name").cloned().collect();
     if asked.is_empty() && !all {
-        // who asks for nothing gets all
+        // without arguments all are shown
         asked.push("type".to_owned());
     }
     if !all {
@@ -118,7 +118,10 @@ fn check_words<'a>(
     }
     let find = |given: &String| {
         words.iter().copied().find(|word| word == given).ok_or_else(|| {
-            Failure::usage(format!("{switch} {given}: there is no such word; {}", words.join(", ")))
+            Failure::usage(format!(
+                "{switch} {given}: this word is unknown; choose from: {}",
+                words.join(", ")
+            ))
         })
     };
     given.iter().map(find).collect()

@@ -9,7 +9,7 @@ use crate::outcome::{CommandResult, Outcome};
 use crate::table::{Align, Table};
 use crate::{print, time};
 
-/// Put a hold on snapshots: they are not destroyed before it is released
+/// Put a hold on snapshots: they cannot be destroyed before it is released
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:
   poolhouse zfs hold -r offsite tank@monday")]

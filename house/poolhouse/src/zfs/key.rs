@@ -18,7 +18,7 @@ use crate::property_values::parse_assignment;
   poolhouse zfs load-key -L file:///root/key tank/private
   poolhouse zfs load-key -a")]
 pub(super) struct LoadKeyArgs {
-    /// Where the key is: prompt, or file:///PATH; without it where the dataset says
+    /// Location of the key: prompt, or file:///PATH; the default is the dataset's keylocation
     #[arg(short = 'L', value_name = "KEYLOCATION")]
     location: Option<String>,
     /// Of all encryption roots at and below
@@ -70,19 +70,19 @@ impl UnloadKeyArgs {
 /// Give an encrypted dataset another key
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "The content stays as it is, and those below that have their key from it go along.
-Its present key must be loaded.
+    after_help = "The content is unchanged. Descendants that inherit the key get the new one.
+The present key must be loaded.
 
 Examples:
   poolhouse zfs change-key tank/private                      another passphrase
   poolhouse zfs change-key -o keyformat=hex -o keylocation=file:///root/key tank/private
-  poolhouse zfs change-key -i tank/private/letters           the key of what is above it"
+  poolhouse zfs change-key -i tank/private/letters           the key of the parent"
 )]
 pub(super) struct ChangeKeyArgs {
     /// Load its present key first
     #[arg(short = 'l')]
     load: bool,
-    /// Use the key of what is above it
+    /// Use the key of the parent
     #[arg(short = 'i', conflicts_with = "properties")]
     inherit: bool,
     /// keyformat, keylocation or pbkdf2iters
@@ -121,7 +121,7 @@ impl ChangeKeyArgs {
         asking.execute(&ChangeKey { name: name.clone(), properties, secret })
     }
 
-    /// Loads the keys that are not loaded: the dataset's, and for -i that of what is above it.
+    /// Loads the keys that are not loaded: the dataset's, and for -i that of the parent.
     fn load_missing_keys(&self, root: &str, asking: &DaemonArgs) -> Result<(), Failure> {
         let above = self.name.rsplit_once('/').filter(|_| self.inherit);
         let above = above.map(|(above, _)| query_keys(Some(above), Some(0), asking)).transpose()?;
@@ -140,7 +140,7 @@ fn load_if_locked(root: &str, asking: &DaemonArgs) -> CommandResult {
     })
 }
 
-/// Loads the keys that a dataset, and those below it, want; no name: those of all.
+/// Loads the missing keys of a dataset and its descendants; no name: those of all.
 pub(super) fn load_keys(name: Option<&str>, below: bool, asking: &DaemonArgs) -> CommandResult {
     let found = query_keys(name, (!below).then_some(0), asking)?;
     let locked = found.iter().filter(|it| it.key == KeyState::Locked);
@@ -171,7 +171,7 @@ fn load_key(root: &Dataset, location: Option<&str>, asking: &DaemonArgs) -> Comm
     asking.execute(&LoadKey { name: root.name.clone(), secret })
 }
 
-/// Datasets, with what they say of their keys.
+/// Datasets with their key properties.
 fn query_keys(
     name: Option<&str>,
     depth: Option<usize>,

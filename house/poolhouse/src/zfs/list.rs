@@ -15,7 +15,7 @@ use crate::outcome::CommandResult;
 use crate::property_values::format_value;
 use crate::table::Table;
 
-/// What is shown if nobody says otherwise.
+/// The default columns.
 const DEFAULT_COLUMNS: [&str; 5] = ["name", "used", "available", "referenced", "mountpoint"];
 
 /// List datasets
@@ -24,7 +24,7 @@ const DEFAULT_COLUMNS: [&str; 5] = ["name", "used", "available", "referenced", "
   poolhouse zfs list
   poolhouse zfs list -t snapshot -r tank
   poolhouse zfs list -Hp -o name,used -s used tank tank/photos
-  poolhouse zfs list -o space                     where has all the room gone?")]
+  poolhouse zfs list -o space                     what uses the space?")]
 pub(super) struct Args {
     #[command(flatten)]
     select: SelectArgs,
@@ -84,7 +84,7 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
     Ok(outcome)
 }
 
-/// Sorts by the first key, what is alike in that by the next, and leaves the rest as it is.
+/// Sorts by the first key, equal ones by the next, and keeps the order of the rest.
 pub(super) fn sort_datasets(found: &mut [Dataset], keys: &[SortKey]) {
     // the last key counts least
     for key in keys.iter().rev() {

@@ -30,15 +30,13 @@ use crate::outcome::{CommandResult, Failure};
 
 /// Make datasets and look after them, in the words of zfs(8)
 #[derive(clap::Args, Debug)]
-#[command(
-    after_help = "Exit status: 0 it is done, 1 it is not, as a sentence says, 2 the command line is wrong.
+#[command(after_help = "Exit status: 0 success, 1 an error, 2 invalid command line.
 
 Examples:
   poolhouse zfs create -o compression=zstd tank/photos
   poolhouse zfs snapshot -r tank@monday
   poolhouse zfs list -t all -r tank
-  poolhouse zfs rollback tank/photos@monday"
-)]
+  poolhouse zfs rollback tank/photos@monday")]
 pub(crate) struct Zfs {
     #[command(flatten)]
     daemon: DaemonArgs,
@@ -65,12 +63,12 @@ enum Command {
     Snapshot(create::SnapshotArgs),
     /// Keep of a snapshot what an increment can be sent from
     Bookmark(create::BookmarkArgs),
-    /// Mount file systems, or list those that are
+    /// Mount file systems, or list the mounted ones
     Mount(mount::MountArgs),
     /// Unmount file systems
     #[command(visible_alias = "umount")]
     Unmount(mount::UnmountArgs),
-    /// Share file systems as their properties sharenfs and sharesmb say
+    /// Share file systems according to their properties sharenfs and sharesmb
     Share(share::ShareArgs),
     /// End the shares of the properties sharenfs and sharesmb
     Unshare(share::UnshareArgs),
@@ -116,7 +114,7 @@ enum Command {
 }
 
 impl Zfs {
-    /// Does what was asked for.
+    /// Runs the command.
     pub(crate) fn run(&self) -> CommandResult {
         let asking = &self.daemon;
         match &self.command {

@@ -15,7 +15,7 @@ use crate::property_values::{check_unique, parse_assignment};
   poolhouse zfs set userquota@anna=200G tank/home
   poolhouse zfs set org.example:owner=grandma tank/photos tank/letters")]
 pub(super) struct SetArgs {
-    /// Mount nothing, and leave what is mounted where it is
+    /// Do not mount, unmount or remount anything
     #[arg(short = 'u')]
     keep_mounts: bool,
     /// NAME=VALUE..., then the datasets
@@ -36,7 +36,7 @@ impl SetArgs {
         done.map_err(|why| why.with_subject(|| subject))
     }
 
-    /// Properties have a =, and no dataset's name has one.
+    /// Properties have a =, and names of datasets do not.
     fn split_words(&self) -> Result<(PropertyList, Vec<String>), Failure> {
         let first = self.words.iter().position(|word| !word.contains('='));
         let (settings, names) = self.words.split_at(first.unwrap_or(self.words.len()));
@@ -59,7 +59,7 @@ pub(super) struct InheritArgs {
     /// In the datasets below, too
     #[arg(short = 'r')]
     recursive: bool,
-    /// What came with a send stream counts again, if anything did
+    /// Revert to the received value, if any
     #[arg(short = 'S')]
     received: bool,
     /// The property
@@ -84,8 +84,8 @@ impl InheritArgs {
 /// Go back to a snapshot
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "What was changed since is gone. It must be the newest, or -r destroys those that
-are newer. Programs may stay in what is mounted: open files become what the snapshot has of them.
+    after_help = "Later changes are lost. The snapshot must be the newest, or -r destroys the newer
+ones. Mounted file systems stay mounted: open files get the content of the snapshot.
 
 Example:
   poolhouse zfs rollback tank/photos@monday"
@@ -97,7 +97,7 @@ pub(super) struct RollbackArgs {
     /// And their clones
     #[arg(short = 'R')]
     destroy_clones: bool,
-    /// Even while somebody uses clones that are destroyed, who then gets errors
+    /// Force: unmount clones that are destroyed, even if files are open
     #[arg(short = 'f')]
     force: bool,
     /// FS@NAME
@@ -144,12 +144,12 @@ pub(super) struct RenameArgs {
     /// The snapshots of that name below, too
     #[arg(short = 'r')]
     recursive: bool,
-    /// Even while somebody uses the files, who then gets errors
+    /// Force: unmount even if files are open
     #[arg(short = 'f')]
     force: bool,
-    /// What it is called
+    /// Present name
     from: String,
-    /// What it is to be called
+    /// New name
     to: String,
 }
 
@@ -170,8 +170,8 @@ impl RenameArgs {
     }
 }
 
-/// What something is to be called, or of a snapshot what stands behind the @: people write the
-/// whole name, @NAME or NAME.
+/// The new name, or for a snapshot the part after the @: the user may give the whole name, @NAME or
+/// NAME.
 fn resolve_new_name(from: &str, to: &str) -> Result<String, Failure> {
     let Some((head, _)) = from.split_once('@') else { return Ok(to.to_owned()) };
     match to.split_once('@') {

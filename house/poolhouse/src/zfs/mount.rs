@@ -11,13 +11,13 @@ use crate::outcome::{CommandResult, Failure, Outcome, run_for_each};
 use crate::print;
 use crate::table::{Align, Table};
 
-/// Mount file systems, or list those that are
+/// Mount file systems, or list the mounted ones
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Where is what the property mountpoint says, behind the pool's altroot.
+#[command(after_help = "The property mountpoint gives the folder, below the pool's altroot.
 
 Examples:
   poolhouse zfs mount                 what is mounted?
-  poolhouse zfs mount -a              all that are to be
+  poolhouse zfs mount -a              all with canmount=on
   poolhouse zfs mount tank/photos
   poolhouse zfs mount -o ro,noexec tank/photos
   poolhouse zfs mount -l tank/private")]
@@ -29,16 +29,16 @@ pub(super) struct MountArgs {
     /// And all below that are to be mounted
     #[arg(short = 'R', requires = "names")]
     recursive: bool,
-    /// Load the keys of what is locked
+    /// Load the keys of locked file systems
     #[arg(short = 'l')]
     load_keys: bool,
-    /// Cover what is in their folders, even with overlay=off
+    /// Mount over non-empty folders, even with overlay=off
     #[arg(short = 'O')]
     overlay: bool,
     /// Until it is unmounted: ro, rw, exec, noexec, suid, nosuid, dev, nodev; with remount: from now on
     #[arg(short = 'o', value_name = "OPTION,...", value_delimiter = ',')]
     options: Vec<String>,
-    /// Say what is mounted, and where
+    /// Print each mount and its folder
     #[arg(short = 'v')]
     verbose: bool,
     /// These
@@ -74,7 +74,7 @@ impl MountArgs {
     }
 }
 
-/// Shows what is mounted, and where.
+/// Shows the mounts and their folders.
 fn print_mounts(mounts: Vec<(String, PathBuf)>, asking: &DaemonArgs) -> CommandResult {
     if asking.json {
         print::json(&mounts)?;
@@ -90,7 +90,7 @@ fn print_mounts(mounts: Vec<(String, PathBuf)>, asking: &DaemonArgs) -> CommandR
 
 /// Unmount file systems
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Those below are unmounted, too. One whose files are in use is refused.
+#[command(after_help = "Descendants are unmounted, too. A file system with open files is refused.
 
 Examples:
   poolhouse zfs unmount tank/photos
@@ -100,7 +100,7 @@ pub(super) struct UnmountArgs {
     /// All of them
     #[arg(short = 'a', conflicts_with = "name", required_unless_present = "name")]
     all: bool,
-    /// Even while somebody uses their files, who then gets errors
+    /// Force: unmount even if files are open
     #[arg(short = 'f')]
     force: bool,
     /// And lock them, if they have keys of their own
@@ -128,7 +128,7 @@ impl UnmountArgs {
     }
 }
 
-/// What is mounted: datasets and folders.
+/// The mounts: datasets and folders.
 fn list_mounts(asking: &DaemonArgs) -> Result<Vec<(String, PathBuf)>, Failure> {
     asking.request(&ListMounts {})
 }

@@ -1,4 +1,4 @@
-//! Owners in the names of properties: people write `userused@anna`, the engine knows numbers only.
+//! Owners in the names of properties: users write `userused@anna`, the engine has numbers only.
 
 use crate::outcome::Failure;
 
@@ -20,12 +20,12 @@ pub(super) fn with_owner_id(property: &str) -> Result<String, Failure> {
     let number = match kind.get(..4) {
         Some("user") => nix::unistd::User::from_name(owner)
             .map_err(|why| failed(&why.to_string()))?
-            .ok_or_else(|| failed("there is no such user"))?
+            .ok_or_else(|| failed("this user does not exist"))?
             .uid
             .as_raw(),
         Some("grou") => nix::unistd::Group::from_name(owner)
             .map_err(|why| failed(&why.to_string()))?
-            .ok_or_else(|| failed("there is no such group"))?
+            .ok_or_else(|| failed("this group does not exist"))?
             .gid
             .as_raw(),
         _ => return Err(failed("projects go by their numbers")),

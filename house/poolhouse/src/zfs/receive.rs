@@ -15,15 +15,15 @@ use crate::property_values::parse_assignment;
 /// Receive a stream from standard input
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "A full stream makes a new file system or volume, an incremental stream a new snapshot of
-one that is there. A stream that is damaged or cut changes nothing, unless -s keeps what came.
+    after_help = "A full stream creates a file system or volume, an incremental stream a snapshot of an
+existing one. A damaged or interrupted stream changes nothing, unless -s keeps the received part.
 
 Examples:
   poolhouse zfs receive tank/photos <photos.zstream
   ssh nas zfs send -i @monday tank/photos@tuesday | poolhouse zfs receive -F tank/photos
   ssh nas zfs send -R tank@monday | poolhouse zfs receive -Fdu backup
   poolhouse zfs receive -s tank/photos <photos.zstream   can be resumed: zfs send -t TOKEN
-  poolhouse zfs receive -A tank/photos                   gives up what such a receive brought"
+  poolhouse zfs receive -A tank/photos                   discards the received part"
 )]
 #[command(disable_help_flag = true)]
 #[expect(clippy::struct_excessive_bools, reason = "options, each on its own")]
@@ -31,22 +31,23 @@ pub(super) struct ReceiveArgs {
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
-    /// Give up what was changed since the newest snapshot; follow destructions of a -R stream
+    /// Roll back to the newest snapshot first; destroy what the sender destroyed (-R streams)
     #[arg(short = 'F')]
     force: bool,
-    /// Do not mount what is new
+    /// Do not mount new file systems
     #[arg(short = 'u')]
     no_mount: bool,
     /// Only check whether the stream could be received
     #[arg(short = 'n')]
     dry_run: bool,
-    /// Tell what was received
+    /// Print what was received
     #[arg(short = 'v')]
     verbose: bool,
-    /// Keep what a cut stream brought, so that it can be resumed by its receive_resume_token
+    /// Keep the partial state of an interrupted stream, so that its receive_resume_token can resume
+    /// it
     #[arg(short = 's')]
     resumable: bool,
-    /// Abort a receive that could be resumed: what it brought is destroyed
+    /// Abort a resumable receive: its partial state is destroyed
     #[arg(short = 'A', conflicts_with_all = ["resumable", "force", "dry_run"])]
     abort: bool,
     /// The sent name without its pool goes below the target
@@ -58,7 +59,7 @@ pub(super) struct ReceiveArgs {
     /// Leave out the holds of the stream
     #[arg(short = 'h')]
     skip_holds: bool,
-    /// Set a property, whatever the stream has for it
+    /// Set a property, overriding the stream's value
     #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = parse_assignment)]
     properties: Vec<(String, String)>,
     /// Leave out a property of the stream

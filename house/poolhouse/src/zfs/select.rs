@@ -8,16 +8,16 @@ use crate::daemon::DaemonArgs;
 use crate::outcome::{Failure, Outcome};
 use crate::property_values::{check_unique, parse_types};
 
-/// What several are put in order by.
+/// The sort keys.
 const CREATETXG: &str = "createtxg";
 
 /// Which datasets.
 #[derive(clap::Args, Debug)]
 pub(super) struct SelectArgs {
-    /// Those below, too
+    /// Include descendants
     #[arg(short = 'r')]
     recursive: bool,
-    /// Those so many levels below, too
+    /// Include descendants down to this depth
     #[arg(short = 'd', value_name = "DEPTH")]
     depth: Option<usize>,
     /// Only these: filesystem, volume, snapshot, bookmark, all
@@ -26,8 +26,8 @@ pub(super) struct SelectArgs {
 }
 
 impl SelectArgs {
-    /// Asks for the datasets `names` or all, with these properties. What is below a dataset comes
-    /// with -r and -d, or where no name is given; snapshots and bookmarks with -t, or by name.
+    /// Gets the datasets `names` or all, with these properties. Descendants are included
+    /// with -r and -d, or without names; snapshots and bookmarks with -t, or by name.
     pub(super) fn query(
         &self,
         names: &[String],
@@ -63,7 +63,7 @@ impl SelectArgs {
             wanted.properties.push("type".to_owned());
         }
         let (mut found, outcome) = query_each(names, wanted, asking)?;
-        // the answer names an owner as the question did
+        // the reply names an owner as the request did
         for dataset in &mut found {
             let mut asked = numbered.clone();
             for property in &mut dataset.properties {
@@ -72,7 +72,7 @@ impl SelectArgs {
                 }
             }
         }
-        // with -t snapshot and no -r: those of the dataset, and no dataset below
+        // with -t snapshot and no -r: those of the dataset, without descendants
         let flat = depth == Some(1) && self.depth.is_none();
         let stays = |dataset: &Dataset| {
             !flat
@@ -84,14 +84,14 @@ impl SelectArgs {
         Ok((found.into_iter().filter(stays).collect(), outcome))
     }
 
-    /// Whether snapshots or bookmarks are asked for.
+    /// Whether snapshots or bookmarks are requested.
     fn is_for_snapshots(&self) -> Result<bool, Failure> {
         let kinds = parse_types(&self.types)?;
         Ok(kinds.is_empty() || kinds.iter().any(|kind| kind == "snapshot" || kind == "bookmark"))
     }
 }
 
-/// Asks for datasets. Of several, one that cannot be shown keeps no other from it, and why is said.
+/// Gets datasets. The failure of one is printed and does not stop the others.
 fn query_each(
     names: &[String],
     mut wanted: DatasetQuery,
@@ -125,7 +125,7 @@ fn query_each(
     Ok((found, outcome))
 }
 
-/// Each once and by name, as where all are shown; snapshots come behind what they are of.
+/// Each once and by name, in the order of a full list; snapshots follow their dataset.
 fn sort_and_dedup(found: &mut Vec<Dataset>) {
     found.sort_by_cached_key(|dataset| {
         let (head, part) = dataset.name.split_once('@').unwrap_or((&dataset.name, ""));

@@ -13,8 +13,8 @@ use crate::print;
 /// Send snapshots as a stream to standard output
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "The stream is OpenZFS's: `zfs receive` of either program takes it. With -i it holds
-what changed since an older snapshot or bookmark, which the receiver must have.
+    after_help = "The stream has OpenZFS's format: `zfs receive` of either program accepts it. With -i it has
+the changes since an older snapshot or bookmark, which the receiver must have.
 
 Examples:
   poolhouse zfs send tank/photos@monday | ssh nas zfs receive backup/photos
@@ -80,7 +80,7 @@ pub(super) struct SendArgs {
     /// Send nothing: with -v, show what would be sent and how large it is
     #[arg(short = 'n', long = "dryrun")]
     dry_run: bool,
-    /// Show what is sent, and its estimated size
+    /// Show the contents of the stream, and its estimated size
     #[arg(short = 'v', long = "verbose")]
     verbose: bool,
     /// The same with exact numbers, and tabs between columns
@@ -100,7 +100,7 @@ struct MissingOptions {
     saved: bool,
     #[arg(long = "redact", value_name = "BOOKMARK", hide = true)]
     redact: Option<String>,
-    /// Ignored: deduplicated streams are no more
+    /// Ignored: deduplicated streams no longer exist
     #[arg(short = 'D', long = "dedup", hide = true)]
     _dedup: bool,
 }
@@ -161,7 +161,7 @@ impl SendArgs {
         }
     }
 
-    /// Shows what is sent, in the words of zfs-send(8), which scripts read.
+    /// Prints the contents of the stream, in the words of zfs-send(8), which scripts read.
     fn report(&self, planned: &[PlannedSend], out: &mut dyn Write) -> io::Result<()> {
         let total: u64 = planned.iter().map(|step| step.bytes).sum();
         for PlannedSend { snapshot, base, bytes } in planned {

@@ -5,11 +5,11 @@ use api::{ShareFilesystems, UnshareFilesystems};
 use crate::daemon::DaemonArgs;
 use crate::outcome::CommandResult;
 
-/// Share file systems as their properties sharenfs and sharesmb say
+/// Share file systems according to their properties sharenfs and sharesmb
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "File systems are shared by themselves when these properties are set or their pool is imported.
-This shares again what `zfs unshare` ended.
+    after_help = "File systems are shared automatically when these properties are set or their pool is imported.
+This command shares them again after `zfs unshare`.
 
 Examples:
   poolhouse zfs share -a

@@ -7,7 +7,7 @@ use engine::dataset::Dataset;
 
 use super::select::expand_property;
 
-/// What datasets are sorted by.
+/// A sort key of datasets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SortKey {
     pub(super) property: String,
@@ -23,7 +23,7 @@ pub(super) struct SortKeys(pub(super) Vec<SortKey>);
 const SORT_ARGS: [(&str, bool); 2] = [("up", false), ("down", true)];
 
 impl SortKey {
-    /// Numbers by size, words by letters. What has no value comes last, whichever way it goes.
+    /// Numbers by size, words by letters. Missing values are last in either direction.
     pub(super) fn compare(&self, one: &Dataset, other: &Dataset) -> Ordering {
         match (self.value(one), self.value(other)) {
             (None, None) => Ordering::Equal,
@@ -53,7 +53,7 @@ impl clap::Args for SortKeys {
     fn augment_args(command: Command) -> Command {
         let arg = |(name, falling): (&'static str, bool)| {
             let (letter, help) = if falling {
-                ('S', "The same, the greatest first")
+                ('S', "The same in descending order")
             } else {
                 ('s', "Sorted by this property; may be repeated, the first counts most")
             };
@@ -104,7 +104,7 @@ mod tests {
 
     use super::SortKeys;
 
-    /// What the letters make of datasets that are given with `used` and `quota`.
+    /// The order of datasets with these values of `used` and `quota`.
     fn sorted(words: &str, datasets: &[(&str, &str, &str)]) -> String {
         let command = SortKeys::augment_args(clap::Command::new("list"));
         let words = std::iter::once("list").chain(words.split_whitespace());
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_alike_stays_as_it_is_and_what_has_no_value_comes_last() {
+    fn sort_is_stable_and_missing_values_are_last() {
         let some = [("a", "1", "-"), ("b", "1", "5"), ("c", "1", ""), ("d", "1", "8")];
         assert_eq!(sorted("-S used", &some), "abcd");
         assert_eq!(sorted("-s quota", &some), "bdac");

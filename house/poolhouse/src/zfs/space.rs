@@ -15,14 +15,14 @@ use crate::table::{Align, Table};
 
 /// The columns, in their usual order.
 const FIELDS: [&str; 6] = ["type", "name", "used", "quota", "objused", "objquota"];
-/// The types of zfs-userspace(8): each one's name in answers, and the kind of owners that has it.
+/// The types of zfs-userspace(8): the name of each in the output, and its kind of owners.
 const TYPES: [(&str, &str, OwnerKind); 4] = [
     ("posixuser", POSIX_USER, OwnerKind::User),
     ("smbuser", "SMB User", OwnerKind::User),
     ("posixgroup", POSIX_GROUP, OwnerKind::Group),
     ("smbgroup", "SMB Group", OwnerKind::Group),
 ];
-/// Types whose names are numbers of the system.
+/// Types with numeric system IDs as names.
 const POSIX_USER: &str = "POSIX User";
 const POSIX_GROUP: &str = "POSIX Group";
 
@@ -60,7 +60,7 @@ pub(super) struct NamedSpaceArgs {
     /// Numbers in place of the names of users and groups
     #[arg(short = 'n')]
     numeric: bool,
-    /// Take for identities of Windows what they are mapped to; no mapping is known here
+    /// Translate Windows identities to POSIX ones; no mapping is known here
     #[arg(short = 'i')]
     translate: bool,
     /// Only these types: all, posixuser, smbuser, posixgroup, smbgroup
@@ -69,12 +69,12 @@ pub(super) struct NamedSpaceArgs {
 }
 
 impl NamedSpaceArgs {
-    /// Lists the space of the types that were asked for, and of `usual` if none was.
+    /// Lists the space of the requested types, by default `usual`.
     pub(super) fn run(&self, usual: OwnerKind, asking: &DaemonArgs) -> CommandResult {
         let is_known =
             |name: &String| name == "all" || TYPES.iter().any(|(known, ..)| known == name);
         if let Some(name) = self.types.iter().find(|name| !is_known(name)) {
-            return Err(Failure::usage(format!("-t {name}: there is no such type")));
+            return Err(Failure::usage(format!("-t {name}: this type does not exist")));
         }
         let is_wanted = |(name, _, kind): &&(&str, &str, OwnerKind)| match &self.types[..] {
             [] => *kind == usual,
@@ -132,11 +132,11 @@ impl SpaceArgs {
         Ok(Outcome::Complete)
     }
 
-    /// The columns to show. A sort key that is no column is refused as well.
+    /// The columns to show. A sort key that is not a column is refused as well.
     fn check_fields(&self) -> Result<Vec<&'static str>, Failure> {
         let find = |name: &str| {
             FIELDS.into_iter().find(|field| *field == name).ok_or_else(|| {
-                Failure::usage(format!("'{name}' is no column; {}", FIELDS.join(", ")))
+                Failure::usage(format!("'{name}' is not a column; {}", FIELDS.join(", ")))
             })
         };
         for key in &self.sort_keys.0 {

@@ -1,5 +1,5 @@
-//! The `status:` and `action:` lines of `zpool status`, in the words of zpool(8) where it has them: people
-//! and scripts search for these.
+//! The `status:` and `action:` lines of `zpool status`, in the words of zpool(8) where it has them:
+//! users and scripts search for these.
 
 use engine::pool::{PoolStatus, SlowDrive, VdevStatus};
 
@@ -126,7 +126,7 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<Advice> {
 const SLOW_ACTION: &str = "See 'zpool iostat -vl' and 'poolhouse drives'; check its cable and port, or\n\
                            \treplace it with 'zpool replace'.";
 
-/// What a drive that is far slower than its siblings means.
+/// The meaning of a drive that is far slower than its siblings.
 fn describe_slow_drive(slow: &SlowDrive) -> String {
     let time =
         |microseconds: u64| format!("{}.{} ms", microseconds / 1000, microseconds % 1000 / 100);

@@ -9,8 +9,8 @@ use crate::outcome::{CommandResult, Outcome};
 /// Keep the state of a pool, so that an import can go back to it
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "A checkpoint keeps all datasets, snapshots and properties as they are now. What is removed
-afterwards keeps its space until the checkpoint is discarded. Meanwhile drives cannot be attached,
+    after_help = "A checkpoint keeps the present state of all datasets, snapshots and properties. Blocks freed
+afterwards keep their space until the checkpoint is discarded. Meanwhile drives cannot be attached,
 detached, replaced or removed.
 
 Examples:

@@ -14,9 +14,9 @@ use api::CreatePool;
 /// Make a pool
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Drives are disks, partitions or files; a disk is used whole, without a partition
-table. VDEV is a drive, or mirror, raidz1, raidz2, raidz3, draid2:4d:11c:1s and the drives of one;
-after log, special or dedup come those for that purpose.
+    after_help = "Drives are disks, partitions or files; a disk is used as a whole, without a partition
+table. VDEV is a drive, or mirror, raidz1, raidz2, raidz3, draid2:4d:11c:1s with its drives;
+vdevs of a class follow the word log, special or dedup.
 
 Examples:
   poolhouse zpool create tank raidz2 sda sdb sdc sdd sde sdf
@@ -32,7 +32,7 @@ pub(super) struct Args {
     /// Only check it, and show the layout
     #[arg(short = 'n')]
     dry_run: bool,
-    /// No features but those that -o feature@NAME=enabled names
+    /// Enable only the features of -o feature@NAME=enabled
     #[arg(short = 'd')]
     no_default_features: bool,
     /// A property of the pool: ashift (9 to 16), altroot, comment, failmode, autoexpand,
@@ -46,15 +46,15 @@ pub(super) struct Args {
     /// Where its root file system is mounted: an absolute path, none, legacy
     #[arg(short = 'm', value_name = "MOUNTPOINT")]
     mountpoint: Option<String>,
-    /// What stands before all its mountpoints
+    /// Prefix of all mountpoints (altroot)
     #[arg(short = 'R', value_name = "ROOT")]
     altroot: Option<PathBuf>,
-    /// What it is called until it is exported, if that is another name
+    /// Temporary name until the export
     #[arg(short = 't', value_name = "NAME")]
     temporary_name: Option<String>,
-    /// Its name
+    /// Pool name
     pool: String,
-    /// Its vdevs
+    /// Vdevs
     #[arg(value_name = "VDEV", required = true)]
     vdevs: Vec<String>,
 }
@@ -113,7 +113,7 @@ fn build_request(args: &Args, vdevs: Vec<vdevs::VdevSpec>) -> Result<CreatePool,
     new.filesystem_properties
         .extend(args.mountpoint.clone().map(|at| ("mountpoint".to_owned(), at)));
     if let Some(root) = new.altroot.as_ref().filter(|root| !root.is_absolute()) {
-        return Err(Failure::usage(format!("-R {}: an absolute path is wanted", root.display())));
+        return Err(Failure::usage(format!("-R {}: an absolute path is expected", root.display())));
     }
     Ok(new)
 }

@@ -26,18 +26,18 @@ Examples:
   poolhouse zpool add tank log mirror nvme0n1 nvme1n1 spare sdi"
 )]
 pub(super) struct AddArgs {
-    /// Use drives that hold something, and vdevs unlike those of the pool
+    /// Use drives with data, and vdevs with another redundancy than those of the pool
     #[arg(short = 'f')]
     force: bool,
     /// Only check it, and show the layout
     #[arg(short = 'n')]
     dry_run: bool,
-    /// ashift=N: log2 of the smallest write; without it, as the pool has it
+    /// ashift=N: log2 of the sector size; the default is the pool's
     #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = parse_ashift)]
     ashift: Option<u64>,
     /// The pool
     pool: String,
-    /// What they are for, and the drives
+    /// Class of the vdevs, and their drives
     #[arg(value_name = "VDEV", required = true)]
     vdevs: Vec<String>,
 }
@@ -80,8 +80,8 @@ pub(super) struct RemoveArgs {
 /// Open missing drives of pools again
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Drives that were missing, or went away, are used again if they are where they were or in that
-folder. The daemon does so by itself within seconds.
+    after_help = "Missing drives are used again if they are at their old paths or in the same folders. The
+daemon does this automatically within seconds.
 
 Example:
   poolhouse zpool reopen tank"
@@ -90,7 +90,7 @@ pub(super) struct ReopenArgs {
     /// Do not restart a resilver that runs, as is done without it
     #[arg(short = 'n')]
     _keep_scan: bool,
-    /// Their names; none: all
+    /// Pools; default: all
     #[arg(value_name = "POOL")]
     pools: Vec<String>,
 }
@@ -101,7 +101,7 @@ pub(super) struct ReopenArgs {
 
 Examples:
   poolhouse zpool labelclear sdb
-  poolhouse zpool labelclear -f sdb    it is part of an exported pool that you do not need")]
+  poolhouse zpool labelclear -f sdb    it is part of an unneeded exported pool")]
 pub(super) struct LabelclearArgs {
     /// Even if it is part of an exported pool, or of one that another host may use
     #[arg(short = 'f')]

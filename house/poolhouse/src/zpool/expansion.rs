@@ -1,4 +1,4 @@
-//! How far a raidz expansion has come, or what came of the last, in the words of zpool(8).
+//! The progress or result of a raidz expansion, in the words of zpool(8).
 
 use std::io::{self, Write};
 

@@ -10,19 +10,19 @@ use crate::outcome::{CommandResult, Outcome};
 use crate::table::escape_control;
 use crate::{print, time};
 
-/// What was done to pools, and by which commands
+/// Show the commands given to pools
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   poolhouse zpool history tank
-  poolhouse zpool history -il tank              who did what, and what came of it")]
+  poolhouse zpool history -il tank              with user, host and internal events")]
 pub(super) struct Args {
-    /// What the pools did themselves, too
+    /// Include internal events of the pools
     #[arg(short = 'i')]
     internal: bool,
-    /// Who gave the commands, and where
+    /// Include the user and the host
     #[arg(short = 'l')]
     long: bool,
-    /// Their names; none: all
+    /// Pools; default: all
     #[arg(value_name = "POOL")]
     pools: Vec<String>,
 }
@@ -82,7 +82,7 @@ fn format_record(record: &Facts, long: bool) -> String {
     line
 }
 
-/// A user's name, if the system has it in its table.
+/// A user's name, if the system knows it.
 fn user_name(id: u64) -> Option<String> {
     let table = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     table.lines().find_map(|line| {
@@ -99,7 +99,7 @@ mod tests {
     use super::format_record;
 
     #[test]
-    fn lines_are_as_zpool_has_them() {
+    fn lines_equal_those_of_zpool() {
         let command = json!({"time": 1_795_210_986, "what": "zpool create tank sda", "user": 0,
             "host": "here"});
         let shown = format_record(&command, true);

@@ -26,20 +26,20 @@ const MIN_NAME_WIDTH: usize = 10;
 /// Where nobody says where to look.
 const DEFAULT_SEARCH_PATH: &str = "/dev";
 
-/// Take over a pool that is on drives, or list those that could be
+/// Import a pool, or list the pools that can be imported
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Without a pool's name it lists those that are there.
+#[command(after_help = "Without a pool's name it lists the pools that can be imported.
 
 Examples:
   poolhouse zpool import                        which pools are on this machine's disks?
   poolhouse zpool import tank
-  poolhouse zpool import -l tank                load the keys of what is encrypted
-  poolhouse zpool import -d ~/images -a         all those in images of a folder
-  poolhouse zpool import -o readonly=on tank    look at it, and change nothing
+  poolhouse zpool import -l tank                load the keys of encrypted datasets
+  poolhouse zpool import -d ~/images -a         all pools in images of a folder
+  poolhouse zpool import -o readonly=on tank    read it, and change nothing
   poolhouse zpool import -f tank                its host is gone and did not export it
-  poolhouse zpool import -D -f tank oldtank     it was destroyed; call it otherwise
-  poolhouse zpool import -Fn tank               how far back must it go to be sound?
-  poolhouse zpool import -F tank                take it back, and give up what came after")]
+  poolhouse zpool import -D -f tank oldtank     it was destroyed; import it under a new name
+  poolhouse zpool import -Fn tank               how far back would it be rewound?
+  poolhouse zpool import -F tank                rewind it, and discard later changes")]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct Args {
     /// All that are found
@@ -55,12 +55,12 @@ pub(super) struct Args {
     /// Even if another host had it and did not export it
     #[arg(short = 'f')]
     force: bool,
-    /// Load the keys of what is encrypted: from the files that it names, or typed in. A pool that
-    /// was not exported may need them for what was promised and not written yet
+    /// Load the keys of encrypted datasets: from their key files, or typed in. A pool that
+    /// was not exported may need them to replay its intent logs
     #[arg(short = 'l', conflicts_with = "unmounted")]
     load_keys: bool,
-    /// Even if log devices are missing that may hold what was promised in its last seconds: that
-    /// is given up
+    /// Import even if a log device is missing: the last seconds of synchronous writes may be
+    /// lost
     #[arg(short = 'm')]
     allow_missing_logs: bool,
     /// Look at all drives, as is done without it
@@ -69,40 +69,40 @@ pub(super) struct Args {
     /// Mount nothing
     #[arg(short = 'N')]
     unmounted: bool,
-    /// Those that were destroyed, instead of those that were not
+    /// Import destroyed pools
     #[arg(short = 'D')]
     destroyed: bool,
     /// It has its new name until it is exported only
     #[arg(short = 't')]
     temporary: bool,
-    /// If it is damaged, take it back to how it was some seconds before: as little as is needed, two
-    /// transaction groups at most. All metadata are read first. What came after is given up
+    /// Rewind a damaged pool by as little as needed, two transaction groups at most. All metadata
+    /// are read first. Later changes are discarded
     #[arg(short = 'F')]
     rewind: bool,
-    /// With -F: change nothing, only say how far back it would be taken
+    /// With -F: change nothing, only print how far back the pool would be rewound
     #[arg(short = 'n', requires = "rewind")]
     dry_run: bool,
-    /// With -F: however far back is needed. What is so old may be overwritten by what came after it
+    /// With -F: rewind as far as needed. Older states may be partly overwritten by later ones
     #[arg(short = 'X', requires = "rewind")]
     extreme_rewind: bool,
-    /// Take it back to this transaction group; `rescue scan -v` lists those that still stand
+    /// Rewind to this transaction group; `rescue scan -v` lists those that are still complete
     #[arg(short = 'T', value_name = "TXG", conflicts_with_all = ["rewind", "checkpoint"])]
     txg: Option<u64>,
-    /// Take it back to its checkpoint, and give up what came after
+    /// Rewind to the checkpoint, and discard later changes
     #[arg(long = "rewind-to-checkpoint", conflicts_with = "rewind")]
     checkpoint: bool,
-    /// A property of the pool: readonly=on, so that nothing is written to it, not even what was
-    /// promised and is not in it yet; altroot; any that `zpool set` sets; cachefile is no matter, as the
-    /// daemon remembers its pools. Without =: how its file systems are mounted this time, as `zfs mount
-    /// -o` has it
+    /// A property of the pool: readonly=on (nothing is written, not even the replay of intent
+    /// logs), altroot, or any that `zpool set` accepts; cachefile is ignored, because the daemon
+    /// remembers its pools. Without =: mount options of its file systems for this import, as of
+    /// `zfs mount -o`
     #[arg(short = 'o', value_name = "NAME=VALUE|OPTION,...")]
     properties: Vec<String>,
-    /// What stands before all its mountpoints
+    /// Prefix of all mountpoints (altroot)
     #[arg(short = 'R', value_name = "ROOT")]
     altroot: Option<PathBuf>,
-    /// Its name or number
+    /// Name or number of the pool
     pool: Option<String>,
-    /// What it is called from now on
+    /// New name
     #[arg(value_name = "NEW NAME")]
     new_name: Option<String>,
 }
@@ -164,12 +164,12 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
     Ok(Outcome::complete_unless(!imported.failures.is_empty()))
 }
 
-/// Whether all metadata are read before a pool is taken over.
+/// Whether all metadata are read before an import.
 const fn needs_rewind_probe(args: &Args) -> bool {
     args.rewind || args.txg.is_some()
 }
 
-/// Asks for it, and shows how far the reading has come that comes before a pool is taken back. Ctrl-C
+/// Requests the import, and shows the progress of the rewind probe before it. Ctrl-C
 /// stops that.
 fn import_with_progress(
     args: &Args,
@@ -234,8 +234,8 @@ fn print_rewound(args: &Args, imported: &ImportResult) -> Result<(), Failure> {
         let would = if args.dry_run { "would be" } else { "is" };
         writeln!(
             out,
-            "pool '{}' {would} taken back to how it was at {} (txg {}): about {} seconds of changes \
-             {would} given up.",
+            "pool '{}' {would} rewound to its state at {} (txg {}): about {} seconds of changes \
+             {would} discarded.",
             escape_control(name),
             time::format_local(to.time),
             to.txg,
@@ -244,13 +244,13 @@ fn print_rewound(args: &Args, imported: &ImportResult) -> Result<(), Failure> {
         if !args.dry_run && !to.checkpoint {
             writeln!(
                 out,
-                "Its metadata were read; what is in its files was not: run `zpool scrub {}`.",
+                "Its metadata were read; the data of its files was not: run `zpool scrub {}`.",
                 escape_control(name)
             )?;
         }
     }
     if args.dry_run && imported.rewound.is_empty() && imported.failures.is_empty() {
-        writeln!(out, "nothing would be given up: the newest state can be gone on from.")?;
+        writeln!(out, "nothing would be discarded: the newest state can be imported.")?;
     }
     Ok(())
 }
@@ -277,7 +277,7 @@ pub(super) fn read_keys(
     Ok(keys)
 }
 
-/// What -o and -R say.
+/// The options of -o and -R.
 #[derive(Default)]
 struct ImportProperties {
     altroot: Option<PathBuf>,
@@ -305,7 +305,7 @@ fn parse_properties(args: &Args) -> Result<ImportProperties, Failure> {
         }
     }
     if let Some(root) = said.altroot.as_ref().filter(|root| !root.is_absolute()) {
-        return Err(Failure::usage(format!("-R {}: an absolute path is wanted", root.display())));
+        return Err(Failure::usage(format!("-R {}: an absolute path is expected", root.display())));
     }
     Ok(said)
 }

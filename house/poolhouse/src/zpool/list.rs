@@ -16,7 +16,7 @@ use crate::json::{self, JsonArgs, NumberStyle};
 use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::table::Table;
 
-/// What is shown if nobody says otherwise.
+/// The default columns.
 const DEFAULT_COLUMNS: [&str; 11] = [
     "name",
     "size",
@@ -53,7 +53,7 @@ pub(super) struct Args {
     /// These columns
     #[arg(short = 'o', value_name = "PROPERTY", value_delimiter = ',')]
     columns: Vec<String>,
-    /// Their vdevs, too
+    /// Include the vdevs
     #[arg(short = 'v')]
     verbose: bool,
     /// Whole paths of drives, as is done without it
@@ -208,7 +208,7 @@ fn query_properties(
     Ok(all)
 }
 
-/// The value of a property; sizes as people read them, unless a program does.
+/// The value of a property; sizes in short form, unless -p is given.
 pub(super) fn format_property(property: &PoolProperty, parsable: bool) -> String {
     let size = property.value.parse().ok().filter(|_| !parsable);
     match (property.name.as_str(), size) {

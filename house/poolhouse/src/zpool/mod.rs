@@ -33,15 +33,13 @@ use crate::outcome::{CommandResult, Failure, run_for_each};
 
 /// Make pools and look after them, in the words of zpool(8)
 #[derive(clap::Args, Debug)]
-#[command(
-    after_help = "Exit status: 0 it is done, 1 it is not, as a sentence says, 2 the command line is wrong.
+#[command(after_help = "Exit status: 0 success, 1 an error, 2 invalid command line.
 
 Examples:
-  poolhouse zpool create tank raidz2 /dev/sd[a-f]   make a pool of six drives
-  poolhouse zpool import -d ~/images tank           take over one that is there
-  poolhouse zpool status                            how are they?
-  poolhouse zpool export tank                       give it to another host"
-)]
+  poolhouse zpool create tank raidz2 /dev/sd[a-f]   create a pool of six drives
+  poolhouse zpool import -d ~/images tank           import a pool
+  poolhouse zpool status                            show the state of all pools
+  poolhouse zpool export tank                       so that another host can import it")]
 pub(crate) struct Zpool {
     #[command(flatten)]
     daemon: DaemonArgs,
@@ -53,7 +51,7 @@ pub(crate) struct Zpool {
 enum Command {
     /// Make a pool
     Create(create::Args),
-    /// Take over a pool that is on drives, or list those that could be
+    /// Import a pool, or list the pools that can be imported
     Import(import::Args),
     /// Give pools up, so that other hosts can import them
     Export(ExportArgs),
@@ -83,11 +81,11 @@ enum Command {
     Upgrade(upgrade::Args),
     /// Write to all free space of drives
     Initialize(sweep::InitializeArgs),
-    /// Tell drives which space is free
+    /// Tell drives which space is free (TRIM)
     Trim(sweep::TrimArgs),
     /// Wait until activities of a pool have ended
     Wait(wait::Args),
-    /// Show what the drives of pools do
+    /// Show I/O statistics of pools
     Iostat(iostat::Args),
     /// Clear the labels of a drive that no pool uses
     Labelclear(drives::LabelclearArgs),
@@ -107,7 +105,7 @@ enum Command {
     Clear(ClearArgs),
     /// Have all that was changed written
     Sync(SyncArgs),
-    /// What was done to pools, and by which commands
+    /// Show the commands given to pools
     History(history::Args),
     /// Show events of pools
     Events(EventsArgs),
@@ -122,10 +120,10 @@ struct ExportArgs {
     /// All pools
     #[arg(short = 'a', conflicts_with = "pools", required_unless_present = "pools")]
     all: bool,
-    /// Even while somebody uses their files
+    /// Force: unmount even if files are open
     #[arg(short = 'f')]
     force: bool,
-    /// Their names
+    /// Pools
     #[arg(value_name = "POOL")]
     pools: Vec<String>,
 }
@@ -133,32 +131,32 @@ struct ExportArgs {
 /// Destroy a pool and all that is in it
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "What was in it stays on the drives until they are used again, and nobody asks
-whether you mean it.
+    after_help = "There is no confirmation. The data stays on the drives until they are used again;
+`zpool import -D` finds it until then.
 
 Example:
   poolhouse zpool destroy tank"
 )]
 struct DestroyArgs {
-    /// Even while somebody uses its files
+    /// Force: unmount even if files are open
     #[arg(short = 'f')]
     force: bool,
-    /// Its name
+    /// Pool
     pool: String,
 }
 
-/// Have a pool go on whose drives failed, and count their errors anew
+/// Clear the errors of devices, and resume a suspended pool
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Nothing that waits to be written is lost. If drives took changes and did not keep
-them, the pool is taken over anew as it was last written, and a line says so.
+    after_help = "Dirty data is not lost. If drives lost acknowledged writes, the pool is imported
+again at its last txg, and a line reports it.
 
 Examples:
   poolhouse zpool clear tank
-  poolhouse zpool clear tank sdb     count only that drive's errors anew"
+  poolhouse zpool clear tank sdb     clear only that drive's errors"
 )]
 struct ClearArgs {
-    /// Its name
+    /// Pool
     pool: String,
     /// The drive, by path or guid; none: all
     drive: Option<String>,
@@ -172,7 +170,7 @@ struct SyncArgs {
     /// Even if nothing was changed, as is done without it
     #[arg(short = 'f')]
     _force: bool,
-    /// Their names; none: all
+    /// Pools; default: all
     #[arg(value_name = "POOL")]
     pools: Vec<String>,
 }
@@ -196,7 +194,7 @@ struct EventsArgs {
 }
 
 impl Zpool {
-    /// Does what was asked for.
+    /// Runs the command.
     pub(crate) fn run(&self) -> CommandResult {
         let asking = &self.daemon;
         match &self.command {

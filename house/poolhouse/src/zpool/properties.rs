@@ -17,7 +17,7 @@ use crate::table::{Align, Table};
 
 /// The columns there are.
 const COLUMNS: [&str; 4] = ["name", "property", "value", "source"];
-/// What pools have besides what is kept in them.
+/// Computed properties of pools.
 const STATUS_PROPERTIES: [&str; 10] = [
     "size",
     "capacity",
@@ -74,7 +74,7 @@ pub(super) struct SetArgs {
     pool: String,
 }
 
-/// A property of a user's own that nobody set.
+/// A user property that is not set.
 fn unset_user_property(name: &str) -> PoolProperty {
     let (value, source) = ("-".to_owned(), "default".to_owned());
     PoolProperty { name: name.to_owned(), value, source }
@@ -154,7 +154,10 @@ impl GetArgs {
         }
         let known = |asked: &String| COLUMNS.into_iter().find(|column| column == asked);
         let unknown = |asked| {
-            Failure::usage(format!("-o {asked}: there is no such column; {}", COLUMNS.join(", ")))
+            Failure::usage(format!(
+                "-o {asked}: this column does not exist; choose from: {}",
+                COLUMNS.join(", ")
+            ))
         };
         self.columns.iter().map(|asked| known(asked).ok_or_else(|| unknown(asked))).collect()
     }

@@ -15,9 +15,9 @@ const SCANS: &[Activity] = &[Activity::Resilver, Activity::Scrub];
 /// Have another drive take the place of one
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "The pool is in use all the while. The old drive is part of it until the new one
-has all (`zpool status`), and may be missing. Without NEW, a new drive is where the old one was.
-If NEW is a hot spare of the pool, it stands in for the old drive until that is back or replaced.
+    after_help = "The pool stays in use. The old drive is part of it until the resilver of the new one
+is done (`zpool status`), and may be missing. Without NEW, the new drive is at the old one's path.
+If NEW is a hot spare of the pool, it replaces the old drive until that is back or replaced.
 
 Examples:
   poolhouse zpool replace tank sdb sdg
@@ -40,15 +40,15 @@ pub(super) struct ReplaceArgs {
 
 /// Put a drive beside one, so that both hold the same, or expand a raidz by it
 #[derive(clap::Args, Debug)]
-#[command(after_help = "A drive by itself becomes a mirror; a mirror gets one more side.
+#[command(after_help = "A single drive becomes a mirror; a mirror gets one more drive.
 
-A raidz gets one more drive. The pool is in use all the while: what is in it is spread over all drives,
-which survives power cuts and goes on after them (`zpool status`). All drives must be ONLINE, or it pauses.
+A raidz gets one more drive. The pool stays in use while its blocks are spread over all drives;
+the expansion survives power cuts and continues after them (`zpool status`). All drives must be ONLINE, or it pauses.
 Old blocks keep their ratio of data to parity; new ones get that of the wider raidz.
 
 Examples:
   poolhouse zpool attach tank sda sdb
-  poolhouse zpool attach tank raidz1-0 sdf       the raidz, as `zpool status` names it
+  poolhouse zpool attach tank raidz1-0 sdf       the raidz, by its name in `zpool status`
   poolhouse zpool attach -w tank raidz1-0 sdf    return when it is expanded")]
 pub(super) struct AttachArgs {
     /// Use a drive that holds something
@@ -59,7 +59,7 @@ pub(super) struct AttachArgs {
     wait: bool,
     /// The pool
     pool: String,
-    /// The drive that is there, by path or guid, or the raidz
+    /// The present drive, by path or guid, or the raidz
     drive: String,
     /// The drive that comes
     new: String,
@@ -79,8 +79,8 @@ pub(super) struct DetachArgs {
 /// Take drives out of service
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Nothing is read from an offline drive or written to it until `zpool online`. A drive that
-holds the only valid copy of something is not taken offline.
+    after_help = "An offline drive is neither read nor written until `zpool online`. A drive with
+the only valid copy of any data cannot be taken offline.
 
 Examples:
   poolhouse zpool offline tank sdb       to swap its cable, or to pull it
@@ -103,12 +103,12 @@ pub(super) struct OfflineArgs {
 /// Bring drives back into service
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "A resilver writes what the drives missed meanwhile. When all drives of a vdev were
-replaced by larger ones, -e has the vdev use all of their space.
+    after_help = "A resilver writes the data that the drives missed. When all drives of a vdev were
+replaced by larger ones, -e expands the vdev to their size.
 
 Examples:
   poolhouse zpool online tank sdb
-  poolhouse zpool online -w tank sdb    return when it has all
+  poolhouse zpool online -w tank sdb    return when the resilver is done
   poolhouse zpool online -e tank sdb    expand its vdev"
 )]
 pub(super) struct OnlineArgs {

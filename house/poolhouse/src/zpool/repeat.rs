@@ -1,5 +1,5 @@
-//! What `zpool list` and `zpool status` have in common: which pools, how their vdevs are called, and
-//! that both can be had again and again.
+//! The common part of `zpool list` and `zpool status`: the choice of pools, the names of vdevs, and
+//! repeated output.
 
 use std::io::{self, Write};
 use std::thread;
@@ -42,7 +42,7 @@ pub(super) struct RepeatPlan<'a> {
 }
 
 impl RepeatArgs {
-    /// Has the pools shown, which `show` does; it is told whether that is for the first time.
+    /// Calls `show` for the pools; its argument tells whether it is the first time.
     pub(super) fn run_repeatedly(
         &self,
         asking: &DaemonArgs,
@@ -72,7 +72,7 @@ impl RepeatArgs {
         print_time(self.time.as_deref())
     }
 
-    /// What a vdev is called.
+    /// The name of a vdev.
     pub(super) fn vdev_name(&self, vdev: &VdevStatus) -> String {
         if self.guids {
             return vdev.guid.to_string();
@@ -83,7 +83,7 @@ impl RepeatArgs {
     }
 }
 
-/// Prints the time as `-T` has it: u as seconds since 1970, anything else as a date.
+/// Prints the time for `-T`: u as seconds since 1970, anything else as a date.
 pub(super) fn print_time(form: Option<&str>) -> io::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     match form {
@@ -93,12 +93,12 @@ pub(super) fn print_time(form: Option<&str>) -> io::Result<()> {
     }
 }
 
-/// Pools' names begin with a letter: what is a number in the end is no name.
+/// Pools' names begin with a letter: a number at the end is an interval.
 fn parse_words(words: &[String]) -> Result<RepeatPlan<'_>, Failure> {
     let number = |word: &String| word.starts_with(|first: char| first.is_ascii_digit());
     let names = words.iter().rposition(|word| !number(word)).map_or(0, |last| last + 1);
     let (pools, numbers) = words.split_at(names);
-    let bad = |word: &String| Failure::usage(format!("{word}: a number above 0 is wanted"));
+    let bad = |word: &String| Failure::usage(format!("{word}: a number above 0 is expected"));
     let seconds = |word: &String| {
         let seconds = word.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
         seconds.and_then(|it| Duration::try_from_secs_f64(it).ok()).ok_or_else(|| bad(word))

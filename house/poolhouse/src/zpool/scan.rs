@@ -8,7 +8,7 @@ use units::human_space;
 use crate::table::escape_control;
 use crate::time::format_date;
 
-/// So many damaged files are shown.
+/// The most damaged files shown.
 const MAX_DAMAGED_SHOWN: usize = 100;
 /// Bytes a second below which a time left would be wrong.
 const MIN_RATE_FOR_ESTIMATE: u64 = 10 << 20;

@@ -20,7 +20,7 @@ use crate::time;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   poolhouse zpool status
-  poolhouse zpool status -x       only those that are not well
+  poolhouse zpool status -x       only unhealthy pools
   poolhouse zpool status -s tank  which drives are slow?
   poolhouse zpool status tank 5   again every five seconds
   poolhouse zpool status --json tank")]
@@ -38,13 +38,13 @@ pub(super) struct Args {
     /// All that is known of errors, as is done without it
     #[arg(short = 'v')]
     _verbose: bool,
-    /// What deduplication stores, by how often it is referred to, too
+    /// Include deduplication statistics by reference count
     #[arg(short = 'D')]
     dedup: bool,
     /// How many requests of each drive took longer than half a minute, too
     #[arg(short = 's')]
     slow: bool,
-    /// Writes whose data changed while they were written, too: none, as all are copied first
+    /// Include writes whose data changed during the write: none, because all are copied first
     #[arg(short = 'd')]
     direct: bool,
     /// How far writing to all free space of each drive has come, too
@@ -53,7 +53,7 @@ pub(super) struct Args {
     /// How far telling each drive which space is free has come, too
     #[arg(short = 't')]
     trim: bool,
-    /// Of vdevs only those that are not well
+    /// Show only unhealthy vdevs
     #[arg(short = 'e')]
     unhealthy_vdevs_only: bool,
     /// Programs for more columns: refused
@@ -225,7 +225,7 @@ fn print_checkpoint(checkpoint: &CheckpointStatus, out: &mut dyn Write) -> io::R
     writeln!(out, "checkpoint: created {time}, consumes {bytes}")
 }
 
-/// What deduplication stores, by how often it is referred to.
+/// Deduplication statistics by reference count.
 fn print_dedup(all: &[DedupBucket], out: &mut dyn Write) -> io::Result<()> {
     if all.is_empty() {
         return writeln!(out, "\n dedup: no DDT entries");

@@ -11,12 +11,12 @@ use crate::outcome::{CommandResult, Failure, Outcome};
 /// Write to all free space of drives
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Thin storage then has all of it, and bad sectors are found. `zpool status -i` shows how far it is.
-The work goes on after an export.
+    after_help = "Thin storage then allocates all of it, and bad sectors are found. `zpool status -i` shows the
+progress. The work continues after an export.
 
 Examples:
   poolhouse zpool initialize tank
-  poolhouse zpool initialize -s tank sdb    stop it; without -s it goes on
+  poolhouse zpool initialize -s tank sdb    stop it; without -s it continues
   poolhouse zpool initialize -w tank        wait until it is done"
 )]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
@@ -24,7 +24,7 @@ pub(super) struct InitializeArgs {
     /// End it
     #[arg(short = 'c', long = "cancel", conflicts_with_all = ["suspend", "reset", "wait"])]
     cancel: bool,
-    /// Stop it, to go on later
+    /// Stop it, to continue later
     #[arg(short = 's', long = "suspend", conflicts_with_all = ["reset", "wait"])]
     suspend: bool,
     /// Forget that it was done
@@ -40,15 +40,15 @@ pub(super) struct InitializeArgs {
     drives: Vec<String>,
 }
 
-/// Tell drives which space is free
+/// Tell drives which space is free (TRIM)
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "SSDs stay fast, and thin storage gives the space to others. `zpool status -t` shows how far it is.
-The work goes on after an export.
+    after_help = "SSDs stay fast, and thin storage releases the space. `zpool status -t` shows the progress.
+The work continues after an export.
 
 Examples:
   poolhouse zpool trim tank
-  poolhouse zpool trim -r 200M tank sdb     200 MB a second at most
+  poolhouse zpool trim -r 200M tank sdb     at most 200 MB a second
   poolhouse zpool trim -w tank              wait until it is done"
 )]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
@@ -62,7 +62,7 @@ pub(super) struct TrimArgs {
     /// End it
     #[arg(short = 'c', long = "cancel", conflicts_with_all = ["suspend", "wait", "rate"])]
     cancel: bool,
-    /// Stop it, to go on later
+    /// Stop it, to continue later
     #[arg(short = 's', long = "suspend", conflicts_with_all = ["wait", "rate"])]
     suspend: bool,
     /// Wait until it is done
@@ -95,9 +95,9 @@ impl TrimArgs {
         }
         let rate = match &self.rate {
             None => 0,
-            Some(text) => units::parse_binary(text)
-                .filter(|rate| *rate > 0)
-                .ok_or_else(|| Failure::usage(format!("-r {text}: a number of bytes is wanted")))?,
+            Some(text) => units::parse_binary(text).filter(|rate| *rate > 0).ok_or_else(|| {
+                Failure::usage(format!("-r {text}: a number of bytes is expected"))
+            })?,
         };
         let command = match (self.cancel, self.suspend) {
             (true, _) => ActivityCommand::Cancel,

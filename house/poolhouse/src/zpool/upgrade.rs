@@ -49,13 +49,13 @@ const LEGACY_VERSIONS: [&str; 28] = [
 #[derive(clap::Args, Debug)]
 #[command(
     disable_version_flag = true,
-    after_help = "Without pools it lists those that lack features. A system that does not know a feature may
+    after_help = "Without pools it lists those that lack features. A system without support for a feature may
 not be able to import the pool once the feature is enabled; `zpool set compatibility=...` limits
-what is enabled.
+the features.
 
 Examples:
   poolhouse zpool upgrade             which pools lack features?
-  poolhouse zpool upgrade -v          which features are there?
+  poolhouse zpool upgrade -v          list all features
   poolhouse zpool upgrade tank
   poolhouse zpool upgrade -V 28 old   only to version 28, without features"
 )]
@@ -76,7 +76,7 @@ pub(super) struct Args {
 
 /// Give a pool another guid, so that it can be imported beside a copy of its drives
 #[derive(clap::Args, Debug)]
-#[command(after_help = "All drives of the pool must be there.
+#[command(after_help = "All drives of the pool must be ONLINE.
 
 Examples:
   poolhouse zpool reguid tank

@@ -21,7 +21,7 @@ enum Token {
     Drive,
 }
 
-/// What the words say.
+/// The parsed words.
 pub(super) fn parse_vdevs(words: &[String]) -> Result<Vec<VdevSpec>, Failure> {
     let (mut vdevs, mut role): (Vec<VdevSpec>, _) = (Vec::new(), VdevRole::Data);
     let mut seen = Vec::new();
@@ -32,7 +32,7 @@ pub(super) fn parse_vdevs(words: &[String]) -> Result<Vec<VdevSpec>, Failure> {
         let meaning = classify(word);
         let is_group = matches!(meaning, Token::Layout(_) | Token::Draid);
         if is_group && matches!(role, VdevRole::Spare | VdevRole::Cache) {
-            // these are plain drives: what comes now is for data again
+            // these are plain drives: later words are for data again
             role = VdevRole::Data;
         }
         match meaning {
@@ -44,7 +44,7 @@ pub(super) fn parse_vdevs(words: &[String]) -> Result<Vec<VdevSpec>, Failure> {
             Token::Role(next @ (VdevRole::Log | VdevRole::Cache | VdevRole::Spare))
                 if seen.contains(&next) =>
             {
-                return Err(Failure::usage(format!("'{word}' is said twice")));
+                return Err(Failure::usage(format!("'{word}' is given twice")));
             }
             Token::Role(next) => {
                 seen.push(next);
@@ -60,7 +60,7 @@ pub(super) fn parse_vdevs(words: &[String]) -> Result<Vec<VdevSpec>, Failure> {
             },
         }
     }
-    // what a dRAID is made of depends on how many drives it has
+    // a dRAID's default layout depends on its number of drives
     for (at, word) in draids {
         vdevs[at].0 = draid::parse_layout(word, vdevs[at].2.len())?;
     }
@@ -208,12 +208,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_vdev_is_refused() {
+    fn invalid_vdevs_are_refused() {
         for (text, why) in [
             ("mirror /a", "needs 2 drives"),
             ("raidz3 /a /b /c", "needs 4 drives"),
             ("/a log raidz /b /c", "no raidz"),
-            ("/a spare /b cache /c spare /d", "'spare' is said twice"),
+            ("/a spare /b cache /c spare /d", "'spare' is given twice"),
             ("draid2:4d:11c:1s /a", "1 drives are named"),
         ] {
             assert!(parse(text).unwrap_err().contains(why), "{text}");

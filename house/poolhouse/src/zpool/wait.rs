@@ -30,11 +30,11 @@ pub(super) enum Activity {
     Replace,
     /// A vdev is removed
     Remove,
-    /// Drives get what they missed
+    /// A resilver
     Resilver,
     /// All is read, and repaired
     Scrub,
-    /// Drives are told which space is free
+    /// A trim
     Trim,
     /// A raidz vdev gets one more drive
     RaidzExpand,
@@ -67,7 +67,7 @@ impl Activity {
         }
     }
 
-    /// Bytes that are left to do, as far as they are known; none: the activity does not go on.
+    /// Bytes that are left to do, as far as they are known; none: the activity does not continue.
     fn remaining(self, pool: &PoolStatus, freeing: u64) -> Option<u64> {
         let scan = |kind| {
             let scan = pool.scan.as_ref()?;
@@ -107,7 +107,7 @@ fn has_replacement(vdev: &VdevStatus) -> bool {
     vdev.name.starts_with("replacing-") || vdev.children.iter().any(has_replacement)
 }
 
-/// Bytes that an activity of leaves has still to go over; none: it goes on at no leaf.
+/// Bytes that an activity of leaves has still to process; none: it runs on no leaf.
 fn sum_leaves(
     pool: &PoolStatus,
     activity: &dyn Fn(&VdevStatus) -> Option<&engine::pool::VdevActivity>,
@@ -131,9 +131,9 @@ fn sum_leaves(
 /// Wait until activities of a pool have ended
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
-  poolhouse zpool wait tank                   until nothing goes on any more
+  poolhouse zpool wait tank                   until no activity is left
   poolhouse zpool wait -t scrub,resilver tank
-  poolhouse zpool wait tank 10                each ten seconds, how much is left")]
+  poolhouse zpool wait tank 10                print the rest every ten seconds")]
 pub(super) struct Args {
     /// No head, columns separated by tabs
     #[arg(short = 'H')]
@@ -200,7 +200,7 @@ impl Args {
     }
 }
 
-/// Bytes that each of these activities of a pool has left; none where it does not go on.
+/// Bytes that each of these activities of a pool has left; none where it does not continue.
 fn remaining(
     asking: &DaemonArgs,
     pool: &str,
@@ -224,7 +224,7 @@ fn query_freeing(asking: &DaemonArgs, pool: &str) -> Result<u64, Failure> {
     Ok(freeing.next().and_then(|property| property.value.parse().ok()).unwrap_or(0))
 }
 
-/// Waits until none of these activities of a pool goes on.
+/// Waits until none of these activities of a pool runs.
 pub(super) fn wait_until_idle(
     asking: &DaemonArgs,
     pool: &str,

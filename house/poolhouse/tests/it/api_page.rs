@@ -1,4 +1,4 @@
-//! docs/api.md, made from what the daemon says of its own API.
+//! docs/api.md, generated from the daemon's description of its API.
 
 use std::fmt::Write as _;
 use std::path::Path;

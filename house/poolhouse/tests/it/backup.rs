@@ -189,7 +189,7 @@ fn mounts_show_all_snapshots_of_a_dataset() {
 }
 
 #[test]
-fn wrong_requests_say_what_to_do() {
+fn wrong_requests_name_the_next_step() {
     let nas = TestNas::new("backup-wrong", 0);
     let location = location(&nas);
     let none = run(&["backup", "list", &location]);

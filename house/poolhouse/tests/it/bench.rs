@@ -1,4 +1,4 @@
-//! `bench`: what is measured, what is kept, what is left behind. No figure is ever expected.
+//! `bench`: its measurements, results and leftovers. No test expects a figure.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt as _;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::command::{path_arg, run, run_json, run_ok};
 
-/// Short runs on little data: what comes out means nothing, but all of it is done.
+/// Short runs on little data: the figures mean nothing, but every step runs.
 const SHORT_RUN_ARGS: [&str; 8] =
     ["--seconds", "0.02", "--size", "4M", "--files", "40", "--runs", "2"];
 
@@ -32,7 +32,7 @@ fn string_list(value: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_folder_is_measured_and_left_as_it_was() {
+fn measurement_leaves_the_folder_unchanged() {
     let dir = scratch_dir("path");
     let record = bench_path(&dir, &[]);
     assert_eq!((record["kind"].as_str(), record["complete"].as_bool()), (Some("path"), Some(true)));
@@ -54,21 +54,21 @@ fn a_folder_is_measured_and_left_as_it_was() {
 }
 
 #[test]
-fn zeros_and_caches_are_marked_where_they_are_asked_for() {
+fn zeros_and_caches_are_marked_in_results() {
     let dir = scratch_dir("zeros");
     let record = bench_path(&dir, &["--zeros", "--buffered", "--only", "write-1m-q1,read-1m-q1"]);
     assert_eq!(record["settings"]["data"], "zeros");
     assert_eq!(record["settings"]["direct"], false);
     assert_eq!(record["measures"].as_array().map(Vec::len), Some(2));
     let notes = string_list(&record["notes"]).join(" ");
-    assert!(notes.contains("Zeros were written") && notes.contains("page cache, as was asked"));
+    assert!(notes.contains("Zeros were written") && notes.contains("page cache, as requested"));
     let wrong = run(&["bench", "path", path_arg(&dir), "--only", "read-2m"]);
     assert_eq!(wrong.status, 2);
-    assert!(wrong.stderr.contains("there is no workload 'read-2m'; there are: write-1m-q1"));
+    assert!(wrong.stderr.contains("workload 'read-2m' does not exist; choose from: write-1m-q1"));
 }
 
 #[test]
-fn a_dry_run_says_what_would_be_touched() {
+fn dry_run_lists_the_affected_files() {
     let dir = scratch_dir("dry");
     let said = run_ok(&["bench", "path", path_arg(&dir), "--dry-run"]);
     assert!(said.contains(path_arg(&dir)) && said.contains("Nothing was touched"), "{said}");
@@ -82,7 +82,7 @@ fn a_dry_run_says_what_would_be_touched() {
 }
 
 #[test]
-fn what_does_not_fit_or_does_not_exist_is_refused() {
+fn missing_or_full_targets_are_refused() {
     let dir = scratch_dir("refused");
     let large = run(&["bench", "path", path_arg(&dir), "--size", "1E"]);
     assert_eq!(large.status, 13, "{}", large.stderr);
@@ -93,7 +93,7 @@ fn what_does_not_fit_or_does_not_exist_is_refused() {
 }
 
 #[test]
-fn an_interrupted_measurement_keeps_what_it_has_and_cleans_up() {
+fn interrupted_measurement_keeps_results_and_cleans_up() {
     let dir = scratch_dir("interrupted");
     let kept = scratch_dir("kept").join("result.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
@@ -232,7 +232,7 @@ fn the_network_is_measured_both_ways() {
 }
 
 #[test]
-fn arrays_are_measured_compared_and_held_against_the_plan() {
+fn arrays_are_measured_and_compared_with_the_plan() {
     let dir = scratch_dir("array");
     let drives = ["d1", "d2", "d3"].map(|name| dir.join(name));
     for drive in &drives {
@@ -300,11 +300,11 @@ fn results_are_compared_and_reported() {
     std::fs::write(&page, "{}").expect("a file");
     let wrong = run(&["bench", "compare", a, path_arg(&page)]);
     assert_eq!(wrong.status, 10);
-    assert!(wrong.stderr.contains("no result of `poolhouse bench`"), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("not a result of `poolhouse bench`"), "{}", wrong.stderr);
 }
 
 #[test]
-fn ways_to_copy_are_compared_and_every_copy_is_removed() {
+fn copy_methods_are_compared_and_copies_removed() {
     let root = scratch_dir("copy");
     let (source, target) = (root.join("source"), root.join("target"));
     std::fs::create_dir_all(source.join("a/b")).expect("a folder");
@@ -338,14 +338,14 @@ fn ways_to_copy_are_compared_and_every_copy_is_removed() {
     let only = run(&[&words[..], &["--ways", "teleport"]].concat());
     assert!(only.status == 2 && only.stderr.contains("there are: poolhouse, cp, rsync, rsync-ssh"));
     let into_itself = run(&["bench", "copy", path_arg(&source), path_arg(&source.join("a"))]);
-    assert!(into_itself.status == 2 && into_itself.stderr.contains("lies in what is to be copied"));
+    assert!(into_itself.status == 2 && into_itself.stderr.contains("is inside the tree to copy"));
     let said = run_ok(&[&words[..], &["--dry-run"]].concat());
     assert!(said.contains("20 files with 977K") && said.contains("Nothing was touched"), "{said}");
     assert!(is_empty_dir(&target));
 }
 
 #[test]
-fn what_was_planned_is_held_against_what_was_measured() {
+fn plan_is_compared_with_the_measurement() {
     let dir = scratch_dir("judged");
     let kept = dir.join("path.json");
     run_ok(

@@ -1,4 +1,4 @@
-//! Pages as people open them: in a browser without a window, on a screen as wide as a phone's.
+//! Pages in a real browser without a window, on a screen as wide as a phone's.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use crate::command::{path_arg, run_ok};
 const BROWSERS: [&str; 5] =
     ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/// Measures the page once it is shown, and leaves what it found in the page's own text.
+/// Measures the page once it is shown, and writes the result into the page's own text.
 const PROBE: &str = r#"<script>
 const errors = []; window.onerror = (what) => { errors.push(String(what)); };
 window.addEventListener("load", () => {
@@ -46,7 +46,7 @@ fn find_browser() -> Option<&'static str> {
     found
 }
 
-/// Opens a page and says what is seen of it.
+/// Opens a page and returns its visible text.
 fn probe_page(browser: &str, page: &Path) -> Value {
     let html = std::fs::read_to_string(page).expect("a page");
     assert!(!html.contains("<script"), "the page itself has no script");
@@ -94,7 +94,7 @@ fn a_plan_is_shown() {
     let Some(browser) = find_browser() else { return };
     let page = scratch_dir("plan").join("plan.html");
     run_ok(&["plan", "--drives", "6x4TB,2x8TB", "--for", "balance", "--html", path_arg(&page)]);
-    // where bytes go, room against safety, three parities at three sectors
+    // capacity bars, space against safety, three parities at three sectors
     check_page(browser, &page, 2 + 9);
 }
 

@@ -1,4 +1,4 @@
-//! The builds of examples/builds run, and their chapters in docs/manual/builds show what they print.
+//! The builds of examples/builds run, and their chapters in docs/manual/builds show the output.
 //!
 //! A build prints sections (see examples/builds/lib.sh). A chapter has a block for each:
 //!
@@ -8,8 +8,8 @@
 //! <!-- end of build -->
 //! ```
 //!
-//! `UPDATE_DOCS=1` writes the blocks anew. Of figures only commands and checks are compared, since figures vary. Runs
-//! of spaces count as one, since columns are as wide as the paths of the run.
+//! `UPDATE_DOCS=1` regenerates the blocks. Of figures only commands and checks are compared, since
+//! figures vary. Runs of spaces count as one, since columns are as wide as the paths of the run.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ const SKIPPED: i32 = 77;
 const BEGIN: &str = "<!-- build: ";
 const END: &str = "<!-- end of build -->";
 
-/// A part of what a build prints.
+/// A part of a build's output.
 struct Section {
     /// As in the heading, with ` (figures)` where figures vary.
     title: String,
@@ -42,7 +42,8 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
 }
 
-/// Runs a build to its end within a time limit. Returns what it printed, or nothing if a client is missing.
+/// Runs a build to its end within a time limit. Returns its output, or nothing if a client is
+/// missing.
 fn run_build(name: &str, is_quick: bool) -> Option<String> {
     let script = repository().join("examples/builds").join(name).join("build.sh");
     let output = fixtures::scratch_dir(&format!("build-{name}-{is_quick}")).join("output");
@@ -108,7 +109,7 @@ fn compared_lines(title: &str, block: &str) -> Vec<String> {
     lines.map(joined).filter(|line| !line.is_empty()).collect()
 }
 
-/// The chapter with what a build printed in its blocks.
+/// The chapter with a build's output in its blocks.
 fn update(chapter: &str, printed: &[Section]) -> String {
     let mut text = chapter.to_owned();
     for (title, range) in blocks(chapter).into_iter().rev() {

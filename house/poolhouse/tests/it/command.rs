@@ -5,14 +5,14 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// What a run gave.
+/// The result of a run.
 pub(crate) struct CommandOutput {
     pub(crate) status: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-/// Runs `poolhouse` with the arguments, with nobody to be asked.
+/// Runs `poolhouse` with the arguments, without a terminal.
 pub(crate) fn run(args: &[&str]) -> CommandOutput {
     run_in(Path::new("."), args)
 }

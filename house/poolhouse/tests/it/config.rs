@@ -27,7 +27,7 @@ fn http(port: u16, request_line: &str, token: Option<&str>) -> Option<(u16, Stri
     Some((status, answer.split_once("\r\n\r\n")?.1.to_owned()))
 }
 
-/// Asks for the metrics under a name of this machine.
+/// Gets the metrics under a name of this machine.
 fn metrics(port: u16, headers: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
     stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();

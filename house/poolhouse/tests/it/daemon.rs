@@ -1,5 +1,5 @@
-//! A daemon's pools: made, filled with datasets, found again after it ended and after it was killed,
-//! and given up.
+//! A daemon's pools: created, filled with datasets, imported again after it ended and after it was
+//! killed, and exported.
 
 use std::fs::File;
 
@@ -66,7 +66,7 @@ fn a_pool_moves_from_one_daemon_to_another() {
 }
 
 #[test]
-fn one_pool_that_cannot_be_taken_over_keeps_no_other_from_it() {
+fn failed_import_does_not_stop_the_others() {
     let nas = TestNas::new("all", 4);
     let drives = nas.drive_paths(4);
     let [first, half, away, last] = &drives[..] else { panic!("four drives") };
@@ -89,7 +89,7 @@ fn one_pool_that_cannot_be_taken_over_keeps_no_other_from_it() {
 }
 
 #[test]
-fn pools_have_properties_and_come_back_under_other_names() {
+fn pool_properties_and_new_names_survive_imports() {
     let nas = TestNas::new("named", 2);
     nas.create_pool(
         "-o failmode=continue -o comment=cellar -o feature@draid=disabled tank mirror",
@@ -167,7 +167,7 @@ fn pools_are_made_for_other_systems_and_names() {
     for (what, why) in [
         ("-o colour=red", "invalid property"),
         ("-o noexec,wet", "-o wet"),
-        ("-c /dev/null", "no file with the names of pools"),
+        ("-c /dev/null", "not a file with the names of pools"),
     ] {
         let said = nas.run_failing(&format!("zpool import {what} -R /nowhere tank"), 2);
         assert!(said.contains(why), "{said}");
@@ -237,11 +237,11 @@ fn commands_are_written_down_and_errors_are_cleared() {
     ] {
         assert!(told.contains(wanted), "{wanted}: {told}");
     }
-    assert!(!told.contains("zfs create tank/child"), "what was refused: {told}");
+    assert!(!told.contains("zfs create tank/child"), "refused commands: {told}");
 }
 
 #[test]
-fn a_pool_without_two_of_its_drives_is_taken_over() {
+fn pool_without_two_drives_is_imported() {
     let nas = TestNas::new("degraded", 6);
     nas.create_pool("tank raidz2", 6);
     nas.run_ok("zfs create tank/a");
@@ -250,7 +250,7 @@ fn a_pool_without_two_of_its_drives_is_taken_over() {
         std::fs::remove_file(drive).unwrap();
     }
     assert_eq!(nas.run_ok("zpool list -Ho health tank"), "DEGRADED\n");
-    // of the vdevs those that are not well, by their numbers, and again
+    // the unhealthy vdevs, by their numbers, and again
     let unwell = nas.run_ok("zpool status -e tank");
     let count = |text: &str, word: &str| text.matches(word).count();
     assert_eq!((count(&unwell, ".img"), count(&unwell, "UNAVAIL")), (2, 2), "{unwell}");

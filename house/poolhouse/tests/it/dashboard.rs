@@ -15,7 +15,7 @@ struct Browser {
     cookie: String,
 }
 
-/// An answer: status, head and body.
+/// A reply: status, headers and body.
 struct Answer {
     status: u16,
     head: String,
@@ -114,7 +114,7 @@ fn first_page_shows_a_real_pool() {
 }
 
 #[test]
-fn sessions_and_passwords_survive_as_promised() {
+fn sessions_end_and_passwords_survive_a_restart() {
     let nas = TestNas::new("web-password", 0);
     let mut browser = log_in(&nas);
     browser.page("/");

@@ -1,4 +1,4 @@
-//! A daemon's drives: they come and go, are replaced and mended, pulled out and put in again.
+//! A daemon's drives: added, removed, replaced, pulled out and put in again.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -48,7 +48,7 @@ fn cache_drives_and_spares_come_and_go() {
 }
 
 #[test]
-fn drives_are_replaced_and_mended_by_commands() {
+fn drives_are_replaced_and_repaired_by_commands() {
     let nas = TestNas::new("mend", 5);
     nas.create_pool("-O canmount=off tank raidz1", 3);
     let drives = nas.drive_paths(5);
@@ -112,7 +112,7 @@ fn raidz_is_expanded_by_attach() {
     let json: Value = serde_json::from_str(&nas.run_ok("zpool status --json tank")).unwrap();
     assert_eq!(json["pools"]["tank"]["raidz_expand_stats"]["state"], "FINISHED");
     assert!(nas.run_ok("zpool history -i tank").contains("raidz vdev expansion completed"));
-    // a daemon that ends in the midst goes on when it starts again
+    // a daemon that ends during a resilver continues it at its next start
     nas.run_ok(&format!("zpool attach tank raidz1-0 {}", path_arg(next)));
     nas.run_ok("serve --stop");
     nas.run_ok("zpool wait -t raidz_expand tank");
@@ -211,13 +211,13 @@ fn daemon_attaches_a_spare_to_a_failed_drive() {
     let text = nas.run_ok("zpool status tank");
     assert!(text.contains("spare-1") && text.contains("currently in use"), "{text}");
     assert!(nas.read_log().contains("stands in for it"), "{}", nas.read_log());
-    // cleared, the drive gets what it missed, and the spare is free again
+    // after a clear the drive is resilvered, and the spare is free again
     nas.run_ok("zpool clear tank");
     nas.wait_until(|| {
         let text = nas.run_ok("zpool status tank");
         text.contains("AVAIL") && !text.contains("spare-1")
     });
-    // by hand, and for good
+    // by command, and permanently
     nas.run_ok(&format!("zpool replace -w tank {one} {spare}"));
     assert!(nas.run_ok("zpool status tank").contains("spare-0"));
     nas.run_ok(&format!("zpool detach tank {one}"));
@@ -226,7 +226,7 @@ fn daemon_attaches_a_spare_to_a_failed_drive() {
     nas.run_ok("zpool export tank");
 }
 
-/// A NAS with a pool on a file in a file system of another NAS, which takes the drive away and
+/// A NAS with a pool on a file in a file system of another NAS, which removes the drive and
 /// brings it back under a new handle.
 struct NestedNas {
     inner: TestNas,
@@ -238,7 +238,7 @@ impl NestedNas {
         Self::with_layout(name, "", 0)
     }
 
-    /// Of this layout, with so many drives beside that one.
+    /// A pool of this layout, with this many drives besides that one.
     fn with_layout(name: &str, layout: &str, own: usize) -> Self {
         let inner = TestNas::new(&format!("{name}-i"), own);
         let outer = TestNas::new(&format!("{name}-o"), 1);
@@ -290,7 +290,7 @@ impl NestedNas {
 }
 
 #[test]
-fn a_drive_that_was_pulled_out_and_put_in_again_is_used_again() {
+fn reinserted_drive_is_used_again() {
     if cannot_mount() {
         return;
     }
@@ -302,7 +302,7 @@ fn a_drive_that_was_pulled_out_and_put_in_again_is_used_again() {
     let refused = nas.run("zfs create tank/late");
     assert_eq!(refused.status, 1, "{}{}", refused.stdout, refused.stderr);
     assert_eq!(nas.run_ok("zpool list -Ho health"), "SUSPENDED\n");
-    assert_eq!(nas.run("zpool clear tank").status, 1, "it is away still");
+    assert_eq!(nas.run("zpool clear tank").status, 1, "it is still missing");
     assert!(!nested.write_synced("three", "nowhere"));
     nested.reinsert_drive();
     let cleared = nas.run("zpool clear tank");
@@ -310,7 +310,7 @@ fn a_drive_that_was_pulled_out_and_put_in_again_is_used_again() {
     assert_eq!(nas.run_ok("zpool list -Ho health"), "ONLINE\n");
     nas.run_ok("zfs create tank/later");
     assert!(nested.write_synced("after", "it is back"));
-    // whether it went on or was taken over anew, what was promised is there
+    // whether it was resumed or imported again, acknowledged writes are there
     nested.assert_contents(&[("one", "first"), ("two", "second"), ("after", "it is back")]);
     nas.run_ok("zpool export tank");
     let base = nested.outer.altroot().join("base");
@@ -326,7 +326,7 @@ fn a_drive_that_was_pulled_out_and_put_in_again_is_used_again() {
 }
 
 #[test]
-fn a_drive_that_was_put_in_again_is_used_under_its_new_name() {
+fn reinserted_drive_is_used_under_its_new_name() {
     if cannot_mount() {
         return;
     }
@@ -342,7 +342,7 @@ fn a_drive_that_was_put_in_again_is_used_under_its_new_name() {
     std::fs::rename(nested.drive_path(), &now).unwrap();
     nas.run_ok("zpool clear tank");
     assert!(nested.write_synced("after", "it is back"));
-    // what was known of the old name is forgotten, also by who comes later
+    // the old name is forgotten, also by later imports
     for restart in [false, true] {
         if restart {
             nas.run_ok("serve --stop");
@@ -361,14 +361,14 @@ fn a_drive_that_was_put_in_again_is_used_under_its_new_name() {
 }
 
 #[test]
-fn a_drive_that_went_away_is_missed_and_made_whole_when_it_is_back() {
+fn returned_drive_is_resilvered() {
     if cannot_mount() {
         return;
     }
     let nested = NestedNas::with_layout("went", "raidz1", 2);
     let nas = &nested.inner;
     assert!(nested.write_synced("one", "first"));
-    // the name that it will have, as nobody may see it under the old one when it is back
+    // its later name, because the old one must not show it when it is back
     let now = nested.drive_path().with_file_name("sdf.img");
     std::fs::rename(nested.drive_path(), &now).unwrap();
     nested.pull_drive();
@@ -393,7 +393,7 @@ fn a_drive_that_went_away_is_missed_and_made_whole_when_it_is_back() {
     assert!(nas.run_ok("zpool status -x").contains("all pools are healthy"), "{text}");
     assert!(nas.read_log().contains("sdf.img' is back"), "{}", nas.read_log());
     nas.run_ok("zpool export tank");
-    // it has what was written while it was away
+    // it has the data written while it was missing
     std::fs::remove_file(&nas.drive_paths(1)[0]).unwrap();
     let places = format!("-d {} -d {}", path_arg(&nas.0.join("drives")), path_arg(&now));
     nas.run_ok(&format!("zpool import -R {} {places} tank", path_arg(&nas.altroot())));
@@ -401,7 +401,7 @@ fn a_drive_that_went_away_is_missed_and_made_whole_when_it_is_back() {
 }
 
 #[test]
-fn pulled_drive_has_a_spare_until_it_is_back() {
+fn pulled_drive_has_a_spare_until_it_returns() {
     if cannot_mount() {
         return;
     }
@@ -430,7 +430,7 @@ fn pulled_drive_has_a_spare_until_it_is_back() {
 }
 
 #[test]
-fn what_a_drive_did_not_keep_is_said_to_be_lost() {
+fn lost_drive_cache_is_reported() {
     if cannot_mount() {
         return;
     }
@@ -452,7 +452,7 @@ fn what_a_drive_did_not_keep_is_said_to_be_lost() {
     nested.reinsert_drive();
     let mut cleared = nas.run("zpool clear tank");
     assert_eq!(cleared.status, 0, "{}{}", cleared.stderr, nas.read_log());
-    // one that goes on has lost nothing; one that does not says so
+    // a pool that resumes has lost nothing; a pool that does not reports it
     if !cleared.stderr.contains("imported anew") {
         assert!(nas.altroot().join("tank/unkept").exists());
         cleared = nas.run("zpool status tank");
@@ -460,14 +460,14 @@ fn what_a_drive_did_not_keep_is_said_to_be_lost() {
     }
     assert_eq!(nested.read_file("one").as_deref(), Some("first"));
     for (name, content) in [("secret/two", "second"), ("secret/three", "third")] {
-        assert_eq!(nested.read_file(name).as_deref(), Some(content), "its key is known still");
+        assert_eq!(nested.read_file(name).as_deref(), Some(content), "its key is still loaded");
     }
     assert_eq!(nas.run_ok("zpool list -Ho health"), "ONLINE\n");
     assert!(nested.write_synced("after", "it is back"));
 }
 
 #[test]
-fn a_pool_of_which_a_part_is_lost_is_not_taken_over() {
+fn pool_with_a_lost_vdev_is_not_imported() {
     let nas = TestNas::new("part-lost", 2);
     nas.create_pool("-O canmount=off tank", 2);
     nas.run_ok("zpool export tank");
@@ -487,7 +487,7 @@ fn a_pool_of_which_a_part_is_lost_is_not_taken_over() {
 }
 
 #[test]
-fn a_lost_log_is_given_up_only_if_somebody_says_so() {
+fn lost_log_device_needs_import_m() {
     if cannot_mount() {
         return;
     }
@@ -506,7 +506,7 @@ fn a_lost_log_is_given_up_only_if_somebody_says_so() {
     };
     write("old");
     nas.run_ok("zpool sync tank");
-    // nothing is promised: it can do without
+    // the log is empty: the pool can be imported without it
     nas.run_ok("zpool export tank");
     let away = nas.0.join("away.img");
     std::fs::rename(log, &away).unwrap();
@@ -529,7 +529,7 @@ fn a_lost_log_is_given_up_only_if_somebody_says_so() {
     let text = nas.run_ok("zpool status tank");
     assert!(text.contains("state: UNAVAIL") && text.contains("`zpool import -m tank`"), "{text}");
     let why = nas.run_failing(&format!("{place} tank"), 1);
-    assert!(why.contains("promised") && why.contains("-m"), "{why}");
+    assert!(why.contains("synchronous writes") && why.contains("-m"), "{why}");
     nas.run_ok(&format!("{place} -m tank"));
     let kept = std::fs::read_to_string(&letter).unwrap();
     assert!(kept == "first" || kept.is_empty(), "{kept}");
@@ -542,7 +542,7 @@ fn a_lost_log_is_given_up_only_if_somebody_says_so() {
 }
 
 #[test]
-fn the_end_of_a_log_is_no_error_of_the_drives() {
+fn log_end_is_not_a_drive_error() {
     if cannot_mount() {
         return;
     }
@@ -597,7 +597,7 @@ fn a_scrub_names_the_files_that_are_lost() {
 }
 
 #[test]
-fn a_pool_whose_drives_come_late_is_taken_over_then() {
+fn pool_with_late_drives_is_imported_later() {
     let nas = TestNas::new("late", 4);
     let drives = nas.drive_paths(4);
     let [first, .., last] = &drives[..] else { panic!("four drives") };
@@ -631,7 +631,7 @@ fn a_pool_whose_drives_come_late_is_taken_over_then() {
 }
 
 #[test]
-fn a_drive_that_was_away_is_looked_for_when_the_daemon_starts() {
+fn missing_drive_is_searched_at_daemon_start() {
     let nas = TestNas::new("came-back", 2);
     nas.create_pool("-O canmount=off tank mirror", 2);
     nas.run_ok("serve --stop");
@@ -647,7 +647,7 @@ fn a_drive_that_was_away_is_looked_for_when_the_daemon_starts() {
 }
 
 #[test]
-fn a_drive_that_comes_late_is_used_without_a_word() {
+fn late_drive_is_used_without_command() {
     let nas = TestNas::new("came-late", 2);
     nas.create_pool("-O canmount=off tank mirror", 2);
     nas.run_ok("zpool export tank");

@@ -1,4 +1,4 @@
-//! What is no pool, or not all of one: sentences and exit statuses.
+//! Invalid or incomplete pools: messages and exit statuses.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -29,7 +29,7 @@ fn parent_dir(images: &[PathBuf]) -> &str {
 }
 
 #[test]
-fn what_is_not_there() {
+fn missing_objects_are_reported() {
     let fixture = fixtures::load("mirror-2");
     let dir = path_arg(&fixture.dir);
     assert_fails(
@@ -60,12 +60,12 @@ fn what_is_not_there() {
 }
 
 #[test]
-fn what_is_no_device() {
+fn paths_that_are_not_devices_are_reported() {
     let dir = fixtures::scratch_dir("no-device");
     fs::create_dir(dir.join("d0.img")).expect("a folder");
     let image = dir.join("d0.img");
     assert_fails(&["rescue", "scan", "-d", path_arg(&image)], 10, "is a folder, and no image");
-    assert_fails(&["inspect", "labels", path_arg(&image)], 10, "is a folder; an image");
+    assert_fails(&["inspect", "labels", path_arg(&image)], 10, "is a folder; name an image");
     let blank = dir.join("blank.img");
     File::create(&blank).and_then(|file| file.set_len(64 << 20)).expect("an image");
     assert_fails(&["rescue", "scan", "-d", path_arg(&blank)], 3, "no pool found");
@@ -83,14 +83,14 @@ fn too_many_devices_are_missing() {
 }
 
 #[test]
-fn what_is_left_is_read() {
+fn remaining_data_is_read() {
     // the pool's own data have three copies, so that a lost row is not yet the end of them
     let fixture = fixtures::load("draid1");
     let images = copy_images(&fixture.images()[..6], "partly-lost");
     let run = run(&["rescue", "scan", "-d", parent_dir(&images)]);
     assert_eq!(run.status, 0, "{}", run.stderr);
     assert!(run.stdout.contains("readable:  in part"), "{}", run.stdout);
-    assert!(run.stdout.contains("what lies there is lost, the rest goes on"), "{}", run.stdout);
+    assert!(run.stdout.contains("its data are lost, the rest is read"), "{}", run.stdout);
 }
 
 #[test]
@@ -107,12 +107,12 @@ fn a_truncated_image_is_named() {
     let fixture = fixtures::load("mirror-2");
     let both = copy_images(&fixture.images(), "truncated-both");
     for image in &both {
-        let file = OpenOptions::new().write(true).open(image).expect("it is there");
+        let file = OpenOptions::new().write(true).open(image).expect("the image exists");
         file.set_len(8 << 20).expect("it can be cut");
     }
     assert_fails(&["rescue", "list", "-d", parent_dir(&both), "tank"], 10, "d0.img' is truncated");
     let one = copy_images(&fixture.images(), "truncated-one");
-    let file = OpenOptions::new().write(true).open(&one[1]).expect("it is there");
+    let file = OpenOptions::new().write(true).open(&one[1]).expect("the image exists");
     file.set_len(8 << 20).expect("it can be cut");
     let run = run(&["rescue", "list", "-d", parent_dir(&one), "tank"]);
     assert_eq!(run.status, 0, "{}", run.stderr);
@@ -122,7 +122,8 @@ fn a_truncated_image_is_named() {
 #[test]
 fn two_pools_of_one_name() {
     let (one, other) = (fixtures::load("mirror-2"), fixtures::load("snapshots"));
-    let guid = one.manifest["pool_properties"]["guid"].as_str().expect("it has one").to_owned();
+    let guid =
+        one.manifest["pool_properties"]["guid"].as_str().expect("the pool has a guid").to_owned();
     let both = ["rescue", "list", "-d", path_arg(&one.dir), "-d", path_arg(&other.dir)];
     let ask = |pool: &str| run(&[&both[..], &[pool, "-Ho", "name", "--depth", "0"]].concat());
     let unclear = ask("tank");
@@ -137,8 +138,8 @@ fn two_pools_of_one_name() {
 fn an_image_in_use() {
     let fixture = fixtures::load("mirror-2");
     let images = copy_images(&fixture.images(), "in-use");
-    let held = File::open(&images[0]).expect("it is there");
-    held.lock().expect("nobody else has it");
+    let held = File::open(&images[0]).expect("the image exists");
+    held.lock().expect("no other process has it");
     assert_fails(&["rescue", "list", "-d", parent_dir(&images), "tank"], 11, "d0.img' is in use");
     drop(held);
     assert_eq!(run(&["rescue", "list", "-d", parent_dir(&images), "tank"]).status, 0);
@@ -174,7 +175,7 @@ fn right_keys() {
 }
 
 #[test]
-fn damaged_labels_are_told_one_by_one() {
+fn damaged_labels_are_listed_one_by_one() {
     let fixture = fixtures::load("mirror-2");
     let images = copy_images(&fixture.images()[..1], "damaged-label");
     flip_byte(&images[0], 16_384 + 500);
@@ -185,7 +186,7 @@ fn damaged_labels_are_told_one_by_one() {
 
 /// Turns a byte over.
 fn flip_byte(image: &Path, offset: u64) {
-    let mut file = OpenOptions::new().read(true).write(true).open(image).expect("it is there");
+    let mut file = OpenOptions::new().read(true).write(true).open(image).expect("the image exists");
     let mut byte = [0];
     file.seek(SeekFrom::Start(offset))
         .and_then(|_| file.read(&mut byte))

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::command::path_arg;
 use crate::test_nas::{TestNas, cannot_mount, kill_daemon};
 
-/// The kinds of the events that are kept, without those of mounts and of this machine's drives.
+/// The kinds of the kept events, without those of mounts and of this machine's drives.
 fn event_kinds(nas: &TestNas) -> Vec<String> {
     let lines = nas.run_ok("events --json");
     let kind = |line: &str| {

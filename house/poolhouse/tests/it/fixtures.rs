@@ -1,5 +1,5 @@
-//! A test for each fixture, by its name: what it holds is what OpenZFS told, and an examination
-//! finds the damage that was put there and nothing else. COMPAT.md names these tests.
+//! A test for each fixture, by its name: its content equals OpenZFS's output, and a check
+//! finds exactly the planted damage. COMPAT.md names these tests.
 
 use crate::command::{key_files, path_arg, run};
 use crate::rescue_manifest::check_manifest;

@@ -144,7 +144,7 @@ fn alerts_come_once_and_when_worse() {
     assert!(sink.titles_with("d0.img")[1].ends_with("is failing"));
     assert!(nas.run_ok("alerts test").contains("webhook: sent"));
     assert_eq!(sink.titles_with("Test of").len(), 1);
-    // an address that nobody answers at
+    // an address without a server
     nas.run_ok("config set alerts.webhook http://127.0.0.1:1/secret");
     let why = nas.run_failing("alerts test", 1);
     assert!(why.contains("127.0.0.1:1 cannot be reached") && !why.contains("secret"), "{why}");
@@ -152,7 +152,7 @@ fn alerts_come_once_and_when_worse() {
 }
 
 #[test]
-fn missing_smartctl_is_said_plainly() {
+fn missing_smartctl_is_reported() {
     let nas = TestNas::new("no-smartctl", 1);
     watch_drives(&nas, &["smart-ata2.json"], "");
     let program: PathBuf = nas.0.join("reports/smartctl");

@@ -73,7 +73,7 @@ fn volumes_are_copied_over_iscsi() {
     assert!(!is_written, "a snapshot is read-only: {said}");
     let listed = run_client_ok(&["iscsi-ls", "-s", &format!("iscsi://127.0.0.1:{port}/")]);
     assert!(listed.contains(TARGET) && listed.contains("Lun:1 "), "{listed}");
-    // after a restart of the daemon the same disk is there again
+    // the same disk is there after a restart of the daemon
     let id = run_client_ok(&["iscsi-inq", "-e", "1", "-c", "128", &url]);
     nas.run_ok("serve --stop");
     assert_eq!(shares(&nas)[0]["problem"], Value::Null);

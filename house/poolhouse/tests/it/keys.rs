@@ -33,7 +33,7 @@ fn encrypted_datasets_are_made_and_unlocked() {
 }
 
 #[test]
-fn a_whole_pool_is_encrypted_and_its_key_is_changed() {
+fn key_of_an_encrypted_pool_is_changed() {
     let nas = TestNas::new("rekeyed", 1);
     let [old, new] = ["old", "new"].map(|name| nas.0.join(name));
     std::fs::write(&old, "correct horse battery staple\n").unwrap();
@@ -75,7 +75,7 @@ fn a_whole_pool_is_encrypted_and_its_key_is_changed() {
 }
 
 #[test]
-fn one_key_that_is_wrong_keeps_no_other_from_being_loaded() {
+fn wrong_key_does_not_stop_the_others() {
     let nas = TestNas::new("some-keys", 1);
     nas.create_pool("-O canmount=off tank", 1);
     let words = "-o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000 -o canmount=off";
@@ -98,7 +98,7 @@ fn one_key_that_is_wrong_keeps_no_other_from_being_loaded() {
     let why = nas.run_failing("zfs mount -a -l", 1);
     assert!(why.contains("'tank/b' is wrong"), "{why}");
     assert_eq!(states(), some);
-    // the pool is there all the same
+    // the pool is imported all the same
     nas.run_ok("zpool export tank");
     let import = format!("zpool import -l -d {} tank", path_arg(&nas.0.join("drives")));
     let why = nas.run_failing(&import, 1);
@@ -107,7 +107,7 @@ fn one_key_that_is_wrong_keeps_no_other_from_being_loaded() {
 }
 
 #[test]
-fn what_cannot_be_done_to_one_is_done_to_the_others() {
+fn failure_of_one_does_not_stop_the_others() {
     let nas = TestNas::new("others", 2);
     let [first, second] = &nas.drive_paths(2)[..] else { panic!("two drives") };
     for (name, drive) in [("one", first), ("two", second)] {
@@ -119,7 +119,7 @@ fn what_cannot_be_done_to_one_is_done_to_the_others() {
     assert_eq!(values(), "off\noff\n");
     nas.run_failing("zfs inherit atime one three two", 1);
     assert_eq!(values(), "on\non\n");
-    // what is wrong with a single one is said as before
+    // the failure of a single one is printed as before
     let why = nas.run_failing("zfs set recordsize=3 one", 1);
     assert!(why.contains("power of two"), "{why}");
     let why = nas.run_failing("zpool export one three two", 1);
@@ -128,7 +128,7 @@ fn what_cannot_be_done_to_one_is_done_to_the_others() {
 }
 
 #[test]
-fn a_killed_daemon_reads_keys_that_promises_need() {
+fn restart_after_kill_reads_keys_for_replay() {
     if cannot_mount() {
         return;
     }
@@ -140,14 +140,14 @@ fn a_killed_daemon_reads_keys_that_promises_need() {
     nas.run_ok(&format!("zfs create {words} -o keylocation=file://{} tank/secret", path_arg(&key)));
     let letter = nas.altroot().join("tank/secret/letter");
     let mut file = File::create(&letter).unwrap();
-    // the first promise takes a group, in which the log comes to be
+    // the first commit waits for a txg, which creates the log
     for word in [&b"promised"[..], b" twice"] {
         file.write_all(word).unwrap();
         file.sync_all().unwrap();
     }
     drop(file);
     kill_daemon(&nas.state_dir());
-    // without its key the pool cannot be had, and the log says why
+    // without its key the pool cannot be imported, and the log has the reason
     let away = nas.0.join("away");
     std::fs::rename(&key, &away).unwrap();
     nas.run_failing("zfs list tank", 1);

@@ -1,13 +1,13 @@
-//! `rescue list` against what `zfs get all -p` said of the same pools.
+//! `rescue list` compared with `zfs get all -p` of the same pools.
 
 use serde_json::{Map, Value};
 
 use crate::command::{key_files, path_arg, run_json, run_ok};
 
-/// What depends on the system that has the pool imported, not on the pool.
+/// Properties of the importing system, not of the pool.
 const IMPORT_PROPERTIES: [&str; 2] = ["mounted", "keystatus"];
 
-/// A value as a manifest has it: a list is value and source where the source is not the common one.
+/// A value in a manifest: a list is value and source if the source is not the common one.
 fn value_and_source(recorded: &Value) -> (&str, Option<&str>) {
     match recorded {
         Value::Array(both) => {
@@ -17,7 +17,7 @@ fn value_and_source(recorded: &Value) -> (&str, Option<&str>) {
     }
 }
 
-/// The list in a token that tells how far a receive came: any gzip of it is as good as another.
+/// The list in a receive_resume_token: its gzip bytes may differ.
 pub(crate) fn decode_resume_token(token: &str) -> Vec<u8> {
     let parts: Vec<&str> = token.split('-').collect();
     let ["1", _, size, hex] = parts[..] else { panic!("{token}") };
@@ -103,7 +103,7 @@ fn every_figure_is_that_of_zfs_get() {
 }
 
 #[test]
-fn columns_are_those_asked_for() {
+fn requested_columns_are_shown() {
     let fixture = fixtures::load("mirror-2");
     let list = |more: &[&str]| {
         let mut args = vec!["rescue", "list", "-d", path_arg(&fixture.dir), "tank"];
@@ -119,7 +119,7 @@ fn columns_are_those_asked_for() {
         table.lines().next().is_some_and(|head| head.contains("AVAIL  REFER  RATIO")),
         "{table}"
     );
-    assert!(!table.contains('@'), "only file systems were asked for: {table}");
+    assert!(!table.contains('@'), "only file systems were requested: {table}");
     let all = list(&["-o", "all", "--depth", "0"]);
     assert!(all.starts_with("NAME  PROPERTY ") && all.contains("  compression "), "{all}");
 }

@@ -1,4 +1,4 @@
-//! The command as users run it: on pools made by real OpenZFS, and on what is no pool.
+//! The command as users run it: on pools made by real OpenZFS, and on other data.
 
 mod api_page;
 mod backup;

@@ -1,4 +1,4 @@
-//! What a daemon mounts: where, for whom, and for how long.
+//! A daemon's mounts: their folders, users and lifetimes.
 
 use std::fs::{File, FileTimes};
 use std::io::{Read as _, Write as _};
@@ -16,7 +16,7 @@ use crate::test_nas::{
 };
 
 #[test]
-fn file_systems_are_mounted_while_their_pool_is_there() {
+fn file_systems_are_mounted_while_imported() {
     if cannot_mount() {
         return;
     }
@@ -33,7 +33,7 @@ fn file_systems_are_mounted_while_their_pool_is_there() {
     nas.run_ok("zfs snapshot tank/media@sent");
     std::fs::write(media.join("letter"), "all wrong").unwrap();
 
-    // the daemon ends, two drives die, and whoever asks next starts it again
+    // the daemon ends, two drives fail, and the next command starts it again
     nas.run_ok("serve --stop");
     assert_eq!(mount_source(&media), None);
     for drive in nas.drive_paths(2) {
@@ -44,7 +44,7 @@ fn file_systems_are_mounted_while_their_pool_is_there() {
     let before = media.join(".zfs/snapshot/sent/letter");
     assert_eq!(std::fs::read_to_string(before).unwrap(), "dear grandma");
 
-    // what is synced outlasts a kill; what the killed one left mounted is taken away
+    // synced data survives a kill; the dead mounts of the killed daemon are removed
     let mut last = File::create(media.join("last")).unwrap();
     last.write_all(b"synced").unwrap();
     last.sync_all().unwrap();
@@ -53,7 +53,7 @@ fn file_systems_are_mounted_while_their_pool_is_there() {
     nas.run_ok("zpool status tank");
     assert_eq!(std::fs::read_to_string(media.join("last")).unwrap(), "synced");
 
-    // the snapshot has no folder for what is mounted in it now
+    // after the rollback the folder for the nested mount is gone
     nas.run_ok("zfs create tank/media/film");
     let film = media.join("film");
     let within = File::create(film.join("reel")).unwrap();
@@ -65,7 +65,8 @@ fn file_systems_are_mounted_while_their_pool_is_there() {
     assert_eq!(mount_source(&film).as_deref(), Some("tank/media/film"));
     assert!(film.join("reel").exists());
 
-    // where it has one, who is in it stays there, and so does who is in what is taken back
+    // if it exists, programs in it stay there, and so do those in the file system that is rolled
+    // back
     nas.run_ok("zfs snapshot tank/media@later");
     std::fs::write(media.join("letter"), "all wrong").unwrap();
     let (there, within) = (File::open(&media).unwrap(), File::create(film.join("more")).unwrap());
@@ -79,7 +80,7 @@ fn file_systems_are_mounted_while_their_pool_is_there() {
     assert!(!media.exists(), "folders made for it go with it");
 }
 
-/// Runs `poolhouse` as somebody who is not root; none: that cannot be done here.
+/// Runs `poolhouse` as another user than root; none: this machine cannot.
 fn run_as_user(state: &Path, words: &str) -> Option<(bool, String)> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
     command.args(words.split_whitespace()).arg("--state").arg(state).stdin(Stdio::null());
@@ -156,10 +157,11 @@ fn command_fails_if_file_system_cannot_be_mounted() {
         user("serve --stop");
         return;
     }
-    // what lies in the parent cannot be mounted: it is made, and no folder is left to be filled by mistake
+    // a mount below the parent's is impossible: the file system is created without a folder, which
+    // nothing can fill by mistake
     let tells = |said: String, words: &str| {
         assert!(said.contains("user_allow_other") && said.contains(words), "{said}");
-        // root cannot look into what is mounted for another user
+        // root cannot look into another user's mount
         let left = of_user(Command::new("ls").arg(root.join("tank"))).output().unwrap();
         assert_eq!((left.status.success(), &left.stdout[..]), (true, &b""[..]));
     };
@@ -222,7 +224,7 @@ fn pools_may_be_mounted_within_each_other() {
 }
 
 #[test]
-fn properties_say_where_file_systems_are_mounted() {
+fn properties_determine_mountpoints() {
     if cannot_mount() {
         return;
     }
@@ -241,7 +243,7 @@ fn properties_say_where_file_systems_are_mounted() {
     nas.run_ok("zfs rename tank/a/b tank/c");
     assert_eq!(mount_source(&root.join("pool/c")).as_deref(), Some("tank/c"));
 
-    // what is open stays, unless by force
+    // open files stay, unless by force
     let open = File::create(root.join("pool/c/open")).unwrap();
     assert!(nas.run_failing("zfs unmount tank/c", 1).contains("in use"));
     assert!(nas.run_failing("zpool export tank", 1).contains("in use"));
@@ -268,7 +270,7 @@ fn properties_say_where_file_systems_are_mounted() {
     assert_eq!(nas.run_ok("zfs mount"), "");
     nas.run_ok("zfs mount -a");
     assert_eq!(mount_source(&root.join("pool")).as_deref(), Some("tank"));
-    // what is mounted in a folder goes even if something was mounted over that later
+    // a mount in a folder is unmounted even if a later mount covers it
     nas.run_ok("zfs create -u tank/up");
     nas.run_ok("zfs create tank/up/down");
     let down = root.join("pool/up/down");
@@ -277,7 +279,7 @@ fn properties_say_where_file_systems_are_mounted() {
     nas.run_ok("zfs unmount -a");
     assert_eq!((nas.run_ok("zfs mount"), mount_source(&down)), (String::new(), None));
     nas.run_ok("zfs mount -a");
-    // what is mounted only if somebody says so stays until somebody says so
+    // canmount=noauto: mounted and unmounted by command only
     nas.run_ok("zfs create -o canmount=noauto -o mountpoint=/apart tank/apart");
     nas.run_ok("zfs mount tank/apart");
     nas.run_ok("zfs unmount -a");
@@ -291,7 +293,7 @@ fn properties_say_where_file_systems_are_mounted() {
 }
 
 #[test]
-fn what_is_in_use_follows_its_properties() {
+fn busy_mount_follows_its_properties() {
     if cannot_mount() {
         return;
     }
@@ -325,7 +327,7 @@ fn what_is_in_use_follows_its_properties() {
 }
 
 #[test]
-fn only_what_was_mounted_is_mounted_again() {
+fn only_former_mounts_are_restored() {
     if cannot_mount() {
         return;
     }
@@ -337,7 +339,7 @@ fn only_what_was_mounted_is_mounted_again() {
     let mounted = |now: &str, wanted: [&str; 3]| {
         let shown = nas.run_ok(&format!("zfs list -rHo name,mounted {now}"));
         let shown: Vec<_> = shown.lines().map(|line| line.split('\t').nth(1).unwrap()).collect();
-        assert_eq!(shown, wanted, "{now} and what is in it");
+        assert_eq!(shown, wanted, "{now} and its content");
     };
     nas.run_ok("zfs set exec=off tank/a");
     mounted("tank/a", ["yes", "no", "yes"]);
@@ -352,13 +354,13 @@ fn only_what_was_mounted_is_mounted_again() {
     mounted("tank/d", ["yes", "no", "yes"]);
     nas.run_ok("zfs set canmount=off tank/d");
     mounted("tank/d", ["no", "no", "yes"]);
-    // whoever says where it is to be wants to see it there
+    // a new mountpoint also mounts the file system there
     nas.run_ok("zfs set mountpoint=/elsewhere tank/d/b");
     mounted("tank/d", ["no", "yes", "yes"]);
 }
 
 #[test]
-fn who_mounts_may_say_how() {
+fn mount_options_can_be_given() {
     if cannot_mount() {
         return;
     }
@@ -385,7 +387,7 @@ fn who_mounts_may_say_how() {
     nas.run_ok("zfs mount -a");
     std::fs::write(dir.join("letter"), "dear grandpa").unwrap();
 
-    // what lies in the folder itself is covered only if it may be
+    // a non-empty folder is covered only with overlay=on
     nas.run_ok("zfs unmount tank/a");
     std::fs::create_dir_all(dir.join("mine")).unwrap();
     nas.run_ok("zfs set overlay=off tank/a");
@@ -395,7 +397,7 @@ fn who_mounts_may_say_how() {
 }
 
 #[test]
-fn what_was_mounted_some_way_comes_back_so() {
+fn temporary_mount_options_survive_a_restart() {
     if cannot_mount() {
         return;
     }
@@ -423,7 +425,7 @@ fn what_was_mounted_some_way_comes_back_so() {
     let stays = File::open(root.join("c")).unwrap();
     nas.run_ok("zfs snapshot tank/c@later");
     nas.run_failing("zfs unmount tank/c", 1);
-    // who is in what is taken back may stay, but not who is in a clone that is destroyed
+    // programs in a file system that is rolled back may stay, but not those in a destroyed clone
     nas.run_ok("zfs clone tank/c@later tank/clone");
     let within = File::open(nas.altroot().join("tank/clone")).unwrap();
     nas.run_failing("zfs rollback -R tank/c@before", 1);
@@ -435,20 +437,20 @@ fn what_was_mounted_some_way_comes_back_so() {
     assert!(stays.metadata().unwrap().is_dir());
     drop(stays);
     read_only([("c", "temporary"), ("c/b", "temporary")]);
-    // what is said of the property counts from then on, but not below where it is said otherwise
+    // a set property counts from then on, but not for descendants with their own value
     nas.run_ok("zfs set readonly=on tank/c/b");
     nas.run_ok("zfs set readonly=off exec=off tank/c");
     std::fs::write(root.join("c/letter"), "dear grandma").unwrap();
     read_only([("c/b", "local"); 2]);
     nas.run_ok("zfs inherit readonly tank/c/b");
     std::fs::write(root.join("c/b/letter"), "dear grandpa").unwrap();
-    // what is mounted can be mounted otherwise
+    // a mount can be remounted with other options
     nas.run_ok("zfs mount -o remount,ro tank/c");
     read_only([("c", "temporary"); 2]);
     nas.run_ok("zfs mount -o remount,rw tank/c");
     std::fs::write(root.join("c/letter"), "dear grandma").unwrap();
     nas.run_failing("zfs mount -o remount,colour tank/c", 2);
-    // and stay where it is, whatever its properties say
+    // and it stays there, whatever its properties are
     nas.run_ok("zfs set -u mountpoint=/elsewhere tank/c");
     assert_eq!(mount_source(&root.join("c")).as_deref(), Some("tank/c"));
     nas.run_ok("zfs unmount tank/c");
@@ -458,7 +460,7 @@ fn what_was_mounted_some_way_comes_back_so() {
 }
 
 #[test]
-fn reading_is_noted_though_the_kernel_keeps_what_was_read() {
+fn atime_is_updated_despite_cached_pages() {
     if cannot_mount() {
         return;
     }
@@ -478,7 +480,7 @@ fn reading_is_noted_though_the_kernel_keeps_what_was_read() {
         nas.run_ok(&format!("zfs set {words} tank"));
         assert!((0..3).all(|_| is_noted()), "{words}");
     }
-    // a backup that asks for it leaves no trace
+    // a backup with O_NOATIME leaves no trace
     let file = File::options().write(true).open(&letter).unwrap();
     file.set_times(FileTimes::new().set_accessed(old)).unwrap();
     let noatime = i32::try_from(OFlags::NOATIME.bits()).unwrap();
@@ -498,7 +500,7 @@ fn reading_is_noted_though_the_kernel_keeps_what_was_read() {
     assert_eq!(nas.run_ok("zfs get -Ho value,source atime tank"), "off\ttemporary\n");
     nas.run_ok("zfs mount -o remount,atime tank");
     assert!(is_noted());
-    // who may only look leaves no trace
+    // a reader without write permission leaves no trace
     let before = std::fs::metadata(&letter).unwrap().accessed().unwrap();
     nas.run_ok("zfs set relatime=off tank");
     nas.run_ok("zfs mount -o remount,ro tank");
@@ -519,7 +521,7 @@ fn a_quota_can_be_used_up() {
         let left = nas.run_ok(&format!("zfs get -Hp -o value available tank/{property}"));
         let left: usize = left.trim().parse().unwrap();
         let mut file = File::create(dir.join("film")).unwrap();
-        // what leads to the blocks takes some room as well
+        // the indirect blocks take some space as well
         file.write_all(&random_bytes(left - (256 << 10))).unwrap();
         let more = random_bytes(64 << 10);
         let refused =
@@ -535,7 +537,7 @@ fn a_quota_can_be_used_up() {
 }
 
 #[test]
-fn a_snapshot_that_is_destroyed_is_gone_from_its_folder() {
+fn destroyed_snapshot_leaves_the_snapshot_folder() {
     if cannot_mount() {
         return;
     }
@@ -557,7 +559,7 @@ fn a_snapshot_that_is_destroyed_is_gone_from_its_folder() {
 }
 
 #[test]
-fn what_is_encrypted_is_unlocked_to_be_mounted() {
+fn mount_l_loads_keys() {
     if cannot_mount() {
         return;
     }
@@ -611,7 +613,7 @@ fn volumes_that_are_open_are_not_destroyed() {
     }
     drop(open);
     nas.run_ok("zfs destroy tank/a/disk");
-    // who forces goes on, as the way to the volume goes with what is unmounted
+    // a forced unmount works: the references to the volume end with the mount
     nas.run_ok("zfs create -V 8M tank/a/disk");
     let mut open = File::open(&path).unwrap();
     nas.run_ok("zfs destroy -rf tank/a");

@@ -16,7 +16,7 @@ fn create_name_conflict(nas: &TestNas) -> String {
 }
 
 #[test]
-fn a_pool_whose_name_is_taken_is_left_as_it_is() {
+fn pool_with_a_used_name_is_not_imported() {
     let nas = TestNas::new("name-taken", 2);
     let guid = create_name_conflict(&nas);
     let first = &nas.drive_paths(1)[0];
@@ -32,7 +32,7 @@ fn a_pool_whose_name_is_taken_is_left_as_it_is() {
 }
 
 #[test]
-fn a_pool_that_comes_late_does_not_take_the_place_of_another_of_its_name() {
+fn late_pool_does_not_replace_its_namesake() {
     let nas = TestNas::new("late-name", 2);
     let [first, second] = &nas.drive_paths(2)[..] else { panic!("two drives") };
     let away = nas.0.join("away.img");
@@ -63,7 +63,7 @@ fn a_pool_that_comes_late_does_not_take_the_place_of_another_of_its_name() {
 }
 
 #[test]
-fn names_are_those_that_openzfs_allows() {
+fn pool_names_follow_openzfs() {
     let nas = TestNas::new("pool-names", 1);
     let drive = path_arg(&nas.drive_paths(1)[0]).to_owned();
     let make = |name: &str| format!("zpool create -O canmount=off {name} {drive}");

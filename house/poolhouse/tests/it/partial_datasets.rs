@@ -1,4 +1,4 @@
-//! What is there in part only: received by halves, or redacted by who sent it.
+//! Incomplete datasets: partially received, or redacted.
 
 use crate::command::{path_arg, run};
 use crate::test_nas::{TestNas, cannot_mount};
@@ -20,7 +20,7 @@ fn import_fixture(fixture: &str, name: &str) -> TestNas {
 }
 
 #[test]
-fn what_is_there_in_part_is_not_shown_as_whole() {
+fn incomplete_datasets_are_marked() {
     if cannot_mount() {
         return;
     }
@@ -29,17 +29,17 @@ fn what_is_there_in_part_is_not_shown_as_whole() {
     for name in ["tank", "tank/from", "tank/censored", "tank/later"] {
         assert!(mounted.contains(&format!("{name}\tyes\n")), "{mounted}");
     }
-    for (name, why) in [("tank/new", "broken off"), ("tank/redacted", "redacted")] {
+    for (name, why) in [("tank/new", "interrupted"), ("tank/redacted", "redacted")] {
         assert!(mounted.contains(&format!("{name}\tno\n")), "{mounted}");
         let said = nas.run_failing(&format!("zfs mount {name}"), 1);
         assert!(said.contains(why), "{said}");
     }
-    // nor is that a failure
+    // and that is not a failure
     nas.run_ok("zfs mount -a");
 }
 
 #[test]
-fn snapshots_of_all_pass_over_what_is_half_received() {
+fn recursive_snapshots_skip_partial_receives() {
     let nas = import_received("parts-snap");
     nas.run_ok("zfs snapshot -r tank@now");
     let all = nas.run_ok("zfs list -Ho name -t snapshot");
@@ -51,10 +51,10 @@ fn snapshots_of_all_pass_over_what_is_half_received() {
 }
 
 #[test]
-fn what_is_half_received_can_be_destroyed() {
+fn partial_receive_can_be_destroyed() {
     let nas = import_received("parts-gone");
     nas.run_ok("zfs destroy tank/new");
-    // below it is what was to become its next snapshot, which nobody sees
+    // below it is the hidden clone of its next snapshot
     nas.run_ok("zfs destroy -r tank/later");
     let all = nas.run_ok("zfs list -Ho name");
     assert!(!all.contains("later") && !all.contains("new"), "{all}");
@@ -71,11 +71,11 @@ fn snapshots_go_together_or_not_at_all() {
     nas.run_ok("zfs snapshot tank/heir@a");
     nas.run_ok("zfs snapshot tank/heir@z");
     let all = nas.run_ok("zfs list -Ho name -t snapshot");
-    // one of them is held
+    // one of them has a hold
     let why = nas.run_failing("zfs destroy tank/heir@a,one,z", 1);
     assert!(why.contains("tank/heir@one") && why.contains("held"), "{why}");
     nas.run_failing("zfs destroy -R tank/heir", 1);
     assert_eq!(nas.run_ok("zfs list -Ho name -t snapshot"), all);
     nas.run_ok("zfs destroy -d tank/heir@one");
-    assert_eq!(nas.run_ok("zfs list -Ho name -t snapshot"), all, "it is held still");
+    assert_eq!(nas.run_ok("zfs list -Ho name -t snapshot"), all, "it still has its hold");
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::command::path_arg;
 use crate::test_nas::{TestNas, cannot_mount, kill_daemon, mount_options, mount_source};
 
-/// What is on the drives.
+/// The content of the drives.
 fn drive_contents(nas: &TestNas, count: usize) -> Vec<Vec<u8>> {
     nas.drive_paths(count).iter().map(|drive| std::fs::read(drive).unwrap()).collect()
 }
@@ -21,7 +21,7 @@ fn import_pool(nas: &TestNas, words: &str) {
     ));
 }
 
-/// A pool whose host died: the last of it is in its intent log.
+/// A pool whose host died: its last changes are in its intent log.
 fn create_crashed_pool(name: &str) -> TestNas {
     let nas = TestNas::new(name, 3);
     nas.create_pool("tank raidz", 3);
@@ -30,7 +30,7 @@ fn create_crashed_pool(name: &str) -> TestNas {
     std::fs::write(dir.join("letter"), "dear grandma").unwrap();
     nas.run_ok("zfs snapshot tank/a@sent");
     nas.run_ok("zpool sync tank");
-    // the first may have its log begun, with a group; what comes then is only in the log
+    // the first commit may start the log with a txg; later changes are only in the log
     for name in ["first", "last"] {
         let mut file = File::create(dir.join(name)).unwrap();
         file.write_all(b"promised").unwrap();
@@ -54,7 +54,7 @@ fn assert_readable(nas: &TestNas, dir: &Path) {
 }
 
 #[test]
-fn what_is_imported_to_be_looked_at_is_not_changed() {
+fn readonly_import_changes_nothing() {
     if cannot_mount() {
         return;
     }
@@ -80,7 +80,7 @@ fn what_is_imported_to_be_looked_at_is_not_changed() {
     nas.run_ok("zpool sync tank");
     nas.run_ok("zpool clear tank");
     nas.run_ok("zpool history tank");
-    // as which it comes back when somebody asks for it
+    // a later import finds it under this name
     nas.run_ok("serve --stop");
     nas.run_ok("zpool status tank");
     assert_readable(&nas, &dir);
@@ -100,7 +100,7 @@ fn count_readable(dir: &Path) -> usize {
         if found.is_dir() {
             return count_readable(path);
         }
-        // what is larger is mostly a hole
+        // a larger file is mostly a hole
         if found.is_file() && found.len() < 64 << 20 {
             let shown = path.display();
             let bytes = std::fs::read(path).unwrap_or_else(|why| panic!("{shown}: {why}"));
@@ -112,7 +112,7 @@ fn count_readable(dir: &Path) -> usize {
 }
 
 #[test]
-fn pools_of_openzfs_can_be_looked_at_whatever_they_are_in_the_midst_of() {
+fn busy_openzfs_pools_import_readonly() {
     if cannot_mount() {
         return;
     }
@@ -145,7 +145,7 @@ fn what_lacks_a_drive_can_be_looked_at() {
     let dir = nas.altroot().join("tank/a");
     assert_eq!(std::fs::read_to_string(dir.join("letter")).unwrap(), "dear grandma");
     assert!(nas.run_ok("zpool status tank").contains("DEGRADED"));
-    // what has not changed is not looked at, even where a drive comes back
+    // an unchanged pool is not examined, even if a drive comes back
     let gone = nas.drive_paths(1).remove(0);
     File::create(&gone).unwrap().set_len(256 << 20).unwrap();
     nas.run_ok("zpool clear tank");

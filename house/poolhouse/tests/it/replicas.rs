@@ -44,7 +44,7 @@ fn replicas_follow_their_source() {
     nas.run_ok("zfs bookmark tank/from@two #two");
     nas.run_ok("replicate tank/from backup/from");
     assert_eq!(guids(&nas, "backup/from"), guids(&nas, "tank/from"));
-    // the source gave up the common snapshots: a bookmark stands in for one
+    // the source destroyed the common snapshots: a bookmark replaces one
     nas.run_ok("zfs bookmark tank/from@three #three");
     nas.run_ok("zfs destroy tank/from@two%three");
     nas.run_ok("zfs snapshot tank/from@four");
@@ -52,7 +52,7 @@ fn replicas_follow_their_source() {
     assert_eq!(guids(&nas, "backup/from").last(), guids(&nas, "tank/from").last());
     let jobs = nas.run_ok("jobs");
     assert!(jobs.contains("replicate"), "{jobs}");
-    // the copy has more than the source: nothing is given up
+    // the copy has more than the source: nothing is discarded
     nas.run_ok("zfs snapshot backup/from@own");
     nas.run_ok("zfs snapshot tank/from@five");
     let said = nas.run_failing("replicate tank/from backup/from", 14);
@@ -62,7 +62,7 @@ fn replicas_follow_their_source() {
 }
 
 #[test]
-fn configured_replica_keeps_what_it_lacks() {
+fn snapshots_missing_on_a_replica_are_kept() {
     let nas = two_pools("config");
     write_config(
         &nas,
@@ -116,7 +116,7 @@ fn another_host_is_replicated_to_by_ssh() {
         ),
     );
     nas.wait_until(|| nas.run_ok("config show").contains("far"));
-    // a receive that was cut before goes on
+    // an interrupted receive resumes
     let whole = fs::read(fixtures::load("sent").dir.join("full.zstream")).unwrap();
     let cut = nas.0.join("cut.zstream");
     fs::write(&cut, &whole[..300_000]).unwrap();

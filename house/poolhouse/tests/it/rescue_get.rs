@@ -78,7 +78,7 @@ fn copy_pool(fixture: &Fixture, to: &Path, test: &str) {
 }
 
 #[test]
-fn trees_that_are_copied_out_are_as_recorded_and_a_second_run_copies_nothing() {
+fn copied_trees_are_complete_and_second_run_skips() {
     for name in ["snapshots", "encryption", "version-28-upgraded", "raidz3-8-mixed-trouble"] {
         let fixture = fixtures::load(name);
         let to = fixtures::scratch_dir(&format!("copied-{name}"));
@@ -112,7 +112,7 @@ fn trees_that_are_copied_out_are_as_recorded_and_a_second_run_copies_nothing() {
 }
 
 #[test]
-fn names_of_one_file_stay_names_of_one_file() {
+fn hard_links_stay_hard_links() {
     let fixture = fixtures::load("encryption");
     let to = fixtures::scratch_dir("copied-links");
     copy_pool(&fixture, &to, "links");
@@ -124,7 +124,7 @@ fn names_of_one_file_stay_names_of_one_file() {
 }
 
 #[test]
-fn a_volume_that_is_copied_out_is_as_recorded() {
+fn copied_volume_equals_its_manifest() {
     let fixture = fixtures::load("encryption");
     let image = fixtures::scratch_dir("volume").join("vol.img");
     let keys = key_files(&fixture, "keys-volume");

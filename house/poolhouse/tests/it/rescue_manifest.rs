@@ -1,4 +1,4 @@
-//! `rescue manifest`: what it tells of every fixture is what OpenZFS told.
+//! `rescue manifest`: its output for every fixture equals OpenZFS's facts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::command::{key_files, path_arg, run};
 use crate::list::decode_resume_token;
 
-/// What is an import's and not the images'.
+/// Facts of the import, not of the images.
 const IMPORT_PROPERTIES: [&str; 5] =
     ["mounted", "readonly", "snapshots_changed", "keystatus", "altroot"];
 
@@ -30,7 +30,7 @@ fn as_list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// What differs, a line each.
+/// The differences, a line each.
 fn differences(was: &Value, now: &Value) -> Vec<String> {
     let mut out = Vec::new();
     let names = |manifest: &Value| {
@@ -70,7 +70,7 @@ fn compare_dataset(name: &str, was: &Value, now: &Value, out: &mut Vec<String>) 
     }
     for (was, now) in before.iter().zip(after) {
         let (Some(was), Some(mut now)) = (was.as_object(), now.as_object().cloned()) else {
-            out.push(format!("{name}: an entry is no object"));
+            out.push(format!("{name}: an entry is not an object"));
             continue;
         };
         if !was.contains_key("mtime_ns") {
@@ -113,14 +113,14 @@ pub(crate) fn check_manifest(fixture: &Fixture, left_out: &[usize], scratch: &st
     assert!(found.is_empty(), "{} without {left_out:?}: {shown:#?}", fixture.name);
 }
 
-/// All sets of at most `most` of so many images, but the empty one.
+/// All non-empty sets of at most `most` of this many images.
 fn subsets(images: usize, most: usize) -> Vec<Vec<usize>> {
     let all = (1_u32..1 << images).filter(|set| set.count_ones() as usize <= most);
     all.map(|set| (0..images).filter(|image| set >> image & 1 == 1).collect()).collect()
 }
 
 #[test]
-fn devices_may_be_missing_as_far_as_the_redundancy_goes() {
+fn devices_within_the_redundancy_may_be_missing() {
     // how many images may be missing, of those pools that are one vdev with nothing wrong in it
     let redundancies = [
         ("mirror-2", 1),
@@ -157,7 +157,7 @@ fn devices_may_be_missing_as_far_as_the_redundancy_goes() {
 }
 
 #[test]
-fn one_device_more_than_the_redundancy_is_told_and_not_made_up_for() {
+fn loss_beyond_the_redundancy_is_reported() {
     let fixture = fixtures::load("expanded");
     let images = fixture.images();
     let mut args = vec!["rescue", "manifest", fixture.pool_name()];
@@ -170,7 +170,7 @@ fn one_device_more_than_the_redundancy_is_told_and_not_made_up_for() {
 }
 
 #[test]
-fn a_target_is_what_it_names_and_what_lies_below() {
+fn target_includes_its_descendants() {
     let fixture = fixtures::load("snapshots");
     let names = |target: &str, more: &[&str]| -> Vec<String> {
         let mut args = vec!["rescue", "manifest", target, "-d", path_arg(&fixture.dir)];

@@ -1,11 +1,11 @@
-//! `rescue scan` and `inspect`: what they say of pools.
+//! The output of `rescue scan` and `inspect`.
 
 use serde_json::Value;
 
 use crate::command::{path_arg, run, run_json, run_ok};
 
 #[test]
-fn every_fixture_can_be_read_and_has_its_devices() {
+fn every_fixture_is_readable_with_its_devices() {
     for fixture in fixtures::all() {
         let found = run_json(&["rescue", "scan", "-d", path_arg(&fixture.dir), "--json"]);
         let pools = found["pools"].as_array().expect("a list of pools");
@@ -20,7 +20,7 @@ fn every_fixture_can_be_read_and_has_its_devices() {
         let mut missing = Vec::new();
         collect_missing(&pool["vdevs"], &mut missing);
         let mut wanted = fixture.missing_images();
-        // a disk that was taken away may have been replaced since
+        // a removed disk may have been replaced since
         wanted.retain(|name| missing.iter().any(|known| known == name));
         assert_eq!(missing.len(), wanted.len(), "{}: {missing:?}", fixture.name);
     }
@@ -38,7 +38,7 @@ fn collect_missing(vdevs: &Value, missing: &mut Vec<String>) {
 }
 
 #[test]
-fn scan_tells_people_the_same() {
+fn scan_text_equals_its_json() {
     let fixture = fixtures::load("raidz3-8-mixed-trouble");
     let out = run_ok(&["rescue", "scan", "-d", path_arg(&fixture.dir)]);
     for wanted in ["pool:  tank", "readable:  yes", "raidz3-0", "degraded", "missing", "features:"]
@@ -83,7 +83,8 @@ fn structures_of_a_pool() {
     let dir = path_arg(&fixture.dir);
     let directory = run_json(&["inspect", "zap", "-d", dir, "tank", "1", "--json"]);
     let entries = directory["entries"].as_array().expect("a list");
-    let root = entries.iter().find(|entry| entry["name"] == "root_dataset").expect("it has one");
+    let root =
+        entries.iter().find(|entry| entry["name"] == "root_dataset").expect("the pool has one");
     let object = root["value"].to_string();
     let found = run_json(&["inspect", "object", "-d", dir, "tank", &object, "--json"]);
     assert_eq!(found["bonus"], "DSL directory");
@@ -107,7 +108,7 @@ fn history_has_the_commands_that_made_the_pool() {
     let dir = path_arg(&fixture.dir);
     let out = run_ok(&["inspect", "history", "-d", dir, "tank"]);
     assert!(out.lines().next().is_some_and(|line| line.contains("zpool create")), "{out}");
-    assert!(!out.contains("[txg "), "nobody asked for internal records: {out}");
+    assert!(!out.contains("[txg "), "internal records were not requested: {out}");
     let internal = run_ok(&["inspect", "history", "-il", "-d", dir, "tank"]);
     assert!(internal.contains("[txg ") && internal.contains("user 0"), "{internal}");
 }

@@ -1,4 +1,4 @@
-//! Pools that are taken back when they are imported.
+//! Pools that are rewound at their import.
 
 use std::path::Path;
 
@@ -42,18 +42,18 @@ fn create_crashed_pool(name: &str) -> (TestNas, u64) {
 }
 
 #[test]
-fn a_pool_is_taken_back_for_good() {
+fn rewind_is_permanent() {
     if cannot_mount() {
         return;
     }
     let (nas, then) = create_crashed_pool("rewind");
     let dir = nas.altroot().join("tank/a");
-    assert!(import_pool(&nas, "-Fn").contains("nothing would be given up"));
-    assert_eq!(nas.run_ok("zpool list -H"), "", "nothing is taken over");
+    assert!(import_pool(&nas, "-Fn").contains("nothing would be discarded"));
+    assert_eq!(nas.run_ok("zpool list -H"), "", "nothing is imported");
     let would = import_pool(&nas, &format!("-T {then} -o readonly=on"));
     assert!(would.contains(&format!("(txg {then})")), "{would}");
     assert_eq!(read_letter(&dir), "dear grandma");
-    // as which it comes back when somebody asks for it
+    // a later import finds it under this name
     nas.run_ok("serve --stop");
     nas.run_ok("zpool status tank");
     assert_eq!(read_letter(&dir), "dear grandma");
@@ -64,7 +64,7 @@ fn a_pool_is_taken_back_for_good() {
     kill_daemon(&nas.state_dir());
     std::fs::remove_file(nas.state_dir().join("pools.json")).unwrap();
     let said = import_pool(&nas, &format!("-T {then}"));
-    assert!(said.contains("is taken back to how it was at"), "{said}");
+    assert!(said.contains("is rewound to its state at"), "{said}");
     assert!(said.contains("`zpool scrub tank`"), "{said}");
     assert_eq!(read_letter(&dir), "dear grandma");
     kill_daemon(&nas.state_dir());

@@ -1,4 +1,5 @@
-//! What scripts rely on: other names of values and columns, times in the user's zone, `-n`, histories, bookmarks.
+//! Interfaces of scripts: other names of values and columns, times in the user's zone, `-n`,
+//! histories, bookmarks.
 
 use std::process::{Command, Stdio};
 

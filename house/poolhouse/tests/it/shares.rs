@@ -18,7 +18,7 @@ pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Whether a program is missing, which is said.
+/// Whether a program is missing; prints so.
 pub(crate) fn lacks(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut dirs = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);

@@ -21,12 +21,13 @@ struct SmbNas {
     port: u16,
 }
 
-/// Whether something is missing, which is said.
+/// Whether something is missing; prints so.
 fn cannot_share() -> bool {
     cannot_mount() || ["smbd", "smbclient"].iter().any(|program| lacks(program))
 }
 
-/// The system user whose rights anna gets: one that is not root, if the tests can become another user.
+/// The system user whose rights anna gets: one that is not root, if the tests can become another
+/// user.
 fn system_user() -> nix::unistd::User {
     let uid = nix::unistd::geteuid();
     let user = if uid.is_root() {
@@ -325,7 +326,7 @@ fn finished_backups_get_snapshots_to_roll_back_to() {
     let mode = nas.altroot().join("tank/tm/anna").metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
 
-    // data alone is no finished backup
+    // data alone is not a finished backup
     let band = nas.0.join("band");
     std::fs::write(&band, "first").unwrap();
     smb.run_share_ok(
@@ -355,7 +356,7 @@ fn finished_backups_get_snapshots_to_roll_back_to() {
     let get = format!("get mac.sparsebundle\\0 {}", path_arg(&back));
     smb.run_share_ok("timemachine-anna", &get);
     assert_eq!(std::fs::read_to_string(&back).unwrap(), "first");
-    assert_eq!(snapshots().len(), 1, "the rollback is no backup");
+    assert_eq!(snapshots().len(), 1, "the rollback is not a backup");
 
     finish_backup(&smb, 2);
     nas.wait_until(|| snapshots().len() == 2);

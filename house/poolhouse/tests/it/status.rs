@@ -1,4 +1,4 @@
-//! What `zpool status` shows if it is asked for more.
+//! The output of `zpool status` with further options.
 
 use crate::command::path_arg;
 use crate::test_nas::TestNas;
@@ -10,7 +10,7 @@ fn drive_columns<'a>(shown: &'a str, drive: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn what_went_over_the_drives_of_a_pool_of_openzfs() {
+fn scan_history_of_an_openzfs_pool_is_shown() {
     let nas = TestNas::new("swept", 0);
     let fixture = fixtures::load("swept");
     nas.run_ok(&format!("zpool import -N -o readonly=on -d {} tank", path_arg(&fixture.dir)));
@@ -63,7 +63,7 @@ fn a_name_until_the_pool_is_exported() {
     nas.run_ok("zfs create tank/a");
     nas.run_ok("zpool export tank");
     let drives = nas.0.join("drives");
-    // as OpenZFS has it, that is no other name
+    // in OpenZFS that is not another name
     nas.run_ok(&format!("zpool import -N -t -d {} tank", path_arg(&drives)));
     assert_eq!(nas.run_ok("zpool status -x tank"), "pool 'tank' is healthy\n");
     nas.run_ok("zpool export tank");

@@ -25,7 +25,7 @@ impl Transfer {
         Self(command.spawn().unwrap())
     }
 
-    /// Waits for its end. Gives its exit status and what it says.
+    /// Waits for its end. Returns its exit status and output.
     fn finish(mut self) -> (i32, String) {
         let last = Instant::now() + LIMIT;
         let status = loop {
@@ -123,7 +123,7 @@ fn read_files(dir: &Path) -> BTreeMap<OsString, (u64, Vec<u8>)> {
 }
 
 #[test]
-fn mounted_target_shows_what_is_received() {
+fn mounted_target_shows_received_files() {
     if cannot_mount() {
         return;
     }
@@ -141,7 +141,7 @@ fn mounted_target_shows_what_is_received() {
         let wanted = nas.altroot().join("from/.zfs/snapshot").join(snapshot);
         seen.push(read_files(&copy));
         assert_eq!(seen.last(), Some(&read_files(&wanted)), "{snapshot}");
-        // the mount goes on
+        // the mount continues
         std::fs::write(copy.join("local"), snapshot).unwrap();
     }
     assert_ne!(seen[0], seen[1]);
@@ -194,7 +194,7 @@ fn replicated_tree_follows_renames_and_destructions() {
     nas.run_ok("zfs snapshot -r tank/tree@one");
     nas.run_ok("zfs clone tank/tree/a@one tank/tree/clone");
     nas.run_ok("zfs snapshot -r tank/tree@two");
-    // what was made after the snapshot is left out
+    // changes after the snapshot are not part of the stream
     send_to_file(&nas, "zfs send -R tank/tree@one");
     pass("zfs send -R tank/tree@two", "zfs receive -u tank/copy/tree");
     let names = |root: &str| {
@@ -321,7 +321,7 @@ fn diff_reports_what_openzfs_reports() {
 }
 
 #[test]
-fn mounted_file_system_follows_what_is_received() {
+fn mounted_file_system_shows_received_changes() {
     if cannot_mount() {
         return;
     }
@@ -409,7 +409,7 @@ fn streams_in_files_are_checked() {
     let file = dir.join("raw-tree.zstream");
     let said = run_ok(&["stream", "check", path_arg(&file)]);
     assert!(said.contains("it has 3 snapshots"), "{said}");
-    // a stream of what was received in part has no end
+    // a stream of a partially received dataset has no end
     let saved = dir.join("saved.zstream");
     let cut = run(&["stream", "check", path_arg(&saved)]);
     assert_eq!(cut.status, 14, "{}", cut.stderr);

@@ -1,4 +1,4 @@
-//! A daemon in a folder of its own, with files for drives, and what is asked of the kernel about it.
+//! A daemon in a folder of its own, with files as drives, and its mounts in the kernel.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl TestNas {
 
     pub(crate) fn run_ok(&self, words: &str) -> String {
         let run = self.run(words);
-        // where there is no FUSE, what is made is not mounted, and the command says so
+        // without FUSE new file systems are not mounted, and the command prints so
         let is_not_mounted = !has_fuse() && run.status == 1 && run.stderr.contains("cannot mount");
         assert!(run.status == 0 || is_not_mounted, "{words}: {}{}", run.stderr, self.read_log());
         run.stdout
@@ -52,7 +52,7 @@ impl TestNas {
         run.stderr
     }
 
-    /// Waits for something that comes without being asked for.
+    /// Waits for an event without polling the daemon's commands.
     pub(crate) fn wait_until(&self, is_so: impl Fn() -> bool) {
         let last = Instant::now() + Duration::from_mins(1);
         while !is_so() {
@@ -72,7 +72,7 @@ impl TestNas {
         self.run_ok(&format!("zpool create -R {} {words} {}", path_arg(&root), drives.join(" ")));
     }
 
-    /// What stands before the mountpoints.
+    /// The prefix of the mountpoints.
     pub(crate) fn altroot(&self) -> PathBuf {
         self.0.join("root")
     }
@@ -85,7 +85,7 @@ impl Drop for TestNas {
     }
 }
 
-/// Kills whoever answers there, as a power cut would.
+/// Kills the daemon, as a power cut would.
 pub(crate) fn kill_daemon(state: &Path) {
     let log = std::fs::read_to_string(state.join("log")).unwrap();
     let pid = log.lines().filter_map(|line| line.split(" as process ").nth(1)).next_back().unwrap();
@@ -96,7 +96,7 @@ pub(crate) fn kill_daemon(state: &Path) {
     }
 }
 
-/// What the kernel says of what is mounted at a folder: its source, the folder, its kind, its options.
+/// The kernel's entry of a mount at a folder: its source, the folder, its type, its options.
 fn mount_entry(dir: &Path) -> Option<Vec<String>> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let at = |line: &str| line.split(' ').nth(1) == dir.to_str();
@@ -104,7 +104,7 @@ fn mount_entry(dir: &Path) -> Option<Vec<String>> {
     Some(line.split(' ').map(str::to_owned).collect())
 }
 
-/// The source of what is mounted at a folder.
+/// The source of a mount at a folder.
 pub(crate) fn mount_source(dir: &Path) -> Option<String> {
     mount_entry(dir)?.into_iter().next()
 }

@@ -60,7 +60,7 @@ fn power_failure_closes_pools_and_power_reopens_them() {
     wait_for_stage(&nas, "shut-down");
     let why = nas.run_failing("zfs list tank/a", 1);
     assert!(why.contains("battery of the UPS is nearly empty"), "{why}");
-    // the primary told the others
+    // the primary notified the others
     nas.wait_until(|| status(&nas)["reading"]["status"].as_str().unwrap().contains("FSD"));
     // a restarted upsd has forgotten that, and the power is back
     ups.set_status("OL CHRG", 30);

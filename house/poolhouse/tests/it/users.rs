@@ -99,7 +99,7 @@ fn state_files_are_closed_to_other_users() {
         let output = command.output().unwrap();
         assert!(file.exists() && !output.status.success(), "{}", file.display());
     }
-    // nobody's command starts no daemon in a folder of root
+    // another user's command starts no daemon in a folder of root
     nas.run_ok("serve --stop");
     let run = run_as_nobody(&nas, "zfs list tank");
     assert_eq!(run.status, 1, "{}", run.stdout);

@@ -28,7 +28,7 @@ impl Drop for LoopDevice {
 }
 
 #[test]
-fn a_write_protected_drive_is_imported_to_be_read_only() {
+fn write_protected_pool_is_imported_readonly() {
     let nas = TestNas::new("protected", 1);
     let image = &nas.drive_paths(1)[0];
     nas.create_pool("-O canmount=off tank", 1);

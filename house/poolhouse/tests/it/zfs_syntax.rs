@@ -1,4 +1,5 @@
-//! The words of zfs(8) and zpool(8): what OpenZFS 2.3.2 takes is taken, what it refuses is refused.
+//! The syntax of zfs(8) and zpool(8): the same arguments are accepted and refused as by OpenZFS
+//! 2.3.2.
 
 use crate::command::path_arg;
 use crate::test_nas::{TestNas, cannot_mount};
@@ -40,7 +41,7 @@ fn nothing_lies_below_a_volume() {
 }
 
 #[test]
-fn snapshots_are_named_in_full_or_by_what_follows_the_at() {
+fn rename_accepts_full_or_short_snapshot_names() {
     let nas = create_unmounted("renamed", 1);
     nas.run_ok("zfs create -o canmount=off tank/fs");
     nas.run_ok("zfs snapshot -r tank@a");
@@ -92,13 +93,13 @@ fn owners_go_by_name_and_number() {
     let wanted = "userquota@root\t1G\nuserquota@0\t1G\ngroupobjquota@root\t10\nprojectquota@7\t1M\n\
                   userquota@4711\tnone\n";
     assert_eq!(told, wanted);
-    // the topmost directory is somebody's
+    // the topmost directory belongs to a user
     let used = nas.run_ok("zfs get -Hp -o value userused@root,userobjused@root tank");
     let used: Vec<u64> = used.lines().map(|line| line.parse().unwrap()).collect();
     assert!(used[0] > 0 && used[1] > 0, "{used:?}");
     let column = nas.run_ok("zfs list -H -o userquota@root tank");
     assert_eq!(column, "1G\n");
-    // nobody has that name, so no dataset has the property
+    // no user has that name, so no dataset has the property
     for property in ["userquota@no-such-user", "groupused@"] {
         assert_eq!(nas.run_ok(&format!("zfs get -H -o value {property} tank")), "-\n");
     }
@@ -132,7 +133,7 @@ fn space_is_listed_for_each_owner() {
 }
 
 #[test]
-fn a_pool_keeps_what_sectors_it_was_made_for() {
+fn pool_keeps_its_ashift() {
     let nas = TestNas::new("ashift", 2);
     nas.create_pool("-o ashift=13 -O canmount=off tank", 1);
     assert_eq!(nas.run_ok("zpool get -H -o value,source ashift tank"), "13\tlocal\n");
@@ -145,7 +146,7 @@ fn a_pool_keeps_what_sectors_it_was_made_for() {
 }
 
 #[test]
-fn what_is_in_use_here_is_said_to_be() {
+fn devices_in_use_are_refused() {
     let nas = create_unmounted("busy", 2);
     let [mine, free] = &nas.drive_paths(2)[..] else { panic!("two drives") };
     let why = nas.run_failing(&format!("zpool create other {}", path_arg(mine)), 1);
@@ -180,7 +181,7 @@ fn all_that_can_be_unmounted_is() {
 }
 
 #[test]
-fn snapshots_are_shown_as_snapdir_says() {
+fn snapdir_controls_the_snapshot_folder() {
     if cannot_mount() {
         return;
     }
@@ -208,7 +209,7 @@ fn snapshots_are_shown_as_snapdir_says() {
 }
 
 #[test]
-fn scripts_find_the_statuses_and_columns_that_they_know() {
+fn statuses_and_columns_equal_those_of_openzfs() {
     let nas = create_unmounted("scripts", 1);
     for (words, status) in [
         ("zfs get name tank", 0),
@@ -266,7 +267,7 @@ fn sizes_are_binary_however_they_are_written() {
 }
 
 #[test]
-fn what_is_to_be_made_is_looked_at_first() {
+fn create_checks_before_it_changes() {
     let nas = create_unmounted("looked-at", 1);
     let silent = ["-n tank/a", "-n -V 10M tank/a", "-np tank/a/b", "-n -o encryption=on tank/a"];
     for words in silent {
@@ -285,7 +286,7 @@ fn what_is_to_be_made_is_looked_at_first() {
                   property\tvolsize\t10485760\nproperty\tvolblocksize\t4096\n";
     assert_eq!(told, wanted);
     assert_eq!(nas.run_ok("zfs list -Ho name"), "tank\n");
-    // what is there already is as good as made, with -p
+    // with -p an existing dataset counts as created
     nas.run_ok("zfs create -p -s -V 10M tank/volume");
     nas.run_ok("zfs create -p -s -V 10M tank/volume");
     nas.run_ok("zfs snapshot tank/volume@one");
@@ -303,7 +304,7 @@ fn what_is_to_be_made_is_looked_at_first() {
 }
 
 #[test]
-fn the_words_for_vdevs_are_looked_at_before_anything_is_made() {
+fn vdev_words_are_checked_before_creation() {
     let nas = TestNas::new("vdev-words", 5);
     let drives = nas.drive_paths(5);
     let [a, b, c, d, e] = [0, 1, 2, 3, 4].map(|at| path_arg(&drives[at]));
@@ -317,7 +318,7 @@ fn the_words_for_vdevs_are_looked_at_before_anything_is_made() {
     let why = nas.run_failing(&format!("zpool create -f -m {} tank {a}", path_arg(&full)), 1);
     assert!(why.contains("not empty") && why.contains(path_arg(&full)), "{why}");
     assert_eq!(nas.run_ok("zpool list -H"), "");
-    // after spares comes what is for data again
+    // after spares come data vdevs again
     let words = format!("mirror {a} {b} spare {e} mirror {c} {d}");
     nas.run_ok(&format!("zpool create -O canmount=off -O compress=lz4 tank {words}"));
     let status = nas.run_ok("zpool status tank");

@@ -1,4 +1,5 @@
-//! NUT's own server with its simulated UPS (Debian: nut-server). Without the package a test says so.
+//! NUT's own server with its simulated UPS (Debian: nut-server). Without the package a test prints
+//! so.
 //!
 //! The tests of `poolhouse` include this file as well.
 

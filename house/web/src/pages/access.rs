@@ -12,7 +12,7 @@ pub(crate) fn off() -> Page {
         &html! {
             section class="card narrow" {
                 h1 { "The dashboard is off" }
-                p { "Nobody has set a password yet. On the machine, type:" }
+                p { "No password is set yet. On the machine, type:" }
                 p { code { "poolhouse web setup" } }
             }
         },

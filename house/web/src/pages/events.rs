@@ -34,7 +34,7 @@ pub(super) fn sentence(event: &Event) -> String {
         Event::PowerStageChanged { stage } => format!("UPS: stage {stage}"),
         Event::AlertChanged { severity, title, .. } => format!("Alert ({severity}): {title}"),
         Event::ConfigReloaded {} => "The configuration was read again.".to_owned(),
-        // the kind says enough of rare events
+        // the kind is enough for rare events
         other => {
             let pool = other.pool().map_or_else(String::new, |pool| format!(" (pool {pool})"));
             format!("{}{pool}.", other.kind().replace('_', " "))

@@ -1,4 +1,4 @@
-//! The pages. A page is a function of what it shows; all text in it is escaped.
+//! The pages. A page is a function of its data; all text in it is escaped.
 
 mod access;
 mod bays;

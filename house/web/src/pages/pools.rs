@@ -48,7 +48,7 @@ fn pool_card(pool: &PoolStatus, now: u64) -> Markup {
     }
 }
 
-/// The link to the question whether to scrub. Links open the page that asks; only forms change something.
+/// The link to the page that confirms a scrub. Links only open pages; forms change something.
 fn scrub_button(pool: &PoolStatus) -> Markup {
     let scrubs = pool.scan.as_ref().filter(|scan| scan.state == "scanning");
     let path = format!("/pools/{}/scrub", segment(&pool.name));

@@ -1,4 +1,4 @@
-//! Who reaches what: sessions, forms of other sites, guessed passwords, setup links.
+//! Access rules: sessions, forms of other sites, guessed passwords, setup links.
 
 use std::sync::atomic::Ordering;
 
@@ -73,7 +73,7 @@ async fn changes_need_the_token_of_their_session() {
         done,
         ["tank false: zpool scrub tank", "tank true: zpool scrub -s tank", "note a/b"]
     );
-    // a change by GET only asks
+    // a GET of a change only opens the confirmation
     assert_eq!(browser.get(&format!("/logout?csrf={csrf}")).await.status, 404);
     assert_eq!(browser.request("PUT", "/", "").await.status, 405);
 }
@@ -150,7 +150,7 @@ async fn guessing_passwords_is_throttled() {
 #[tokio::test]
 async fn sessions_end_when_nobody_uses_them() {
     let mut browser = Browser::logged_in().await;
-    // the page asks for news by itself: that is no use
+    // the page's own background requests do not extend the session
     for hour in 1..12 {
         browser.daemon.clock.store(hour * 3600, Ordering::Relaxed);
         assert_eq!(browser.get("/live").await.status, 200);

@@ -1,8 +1,8 @@
 //! NFSv4 ACLs of files as extended attributes of the mount, where the dataset has acltype=nfsv4.
 //!
 //! nfs4_getfacl(1) and nfs4_setfacl(1) use `system.nfs4_acl`; Samba's nfs4acl_xattr and the tools of TrueNAS use
-//! `system.nfs4_acl_xdr`. Every file has both. Of an ACL that says more than the mode the first is listed: programs
-//! that copy files know it as permissions.
+//! `system.nfs4_acl_xdr`. Every file has both. Only the first one is listed, and only for a nontrivial ACL:
+//! programs that copy files know it as permissions.
 
 use posix::acl::xattr::{
     AclXattrError, NFS4_ACL, NFS4_ACL_XDR, decode_nfs4_acl, decode_nfs4_acl_xdr, encode_nfs4_acl,
@@ -26,8 +26,9 @@ impl FileSystemServer {
         [NFS4_ACL, NFS4_ACL_XDR].contains(&name) && self.fs.has_nfs4_acls()
     }
 
-    /// Whether an attribute is a POSIX ACL that acltype=off hides. The kernel asks for it to check permissions, and
-    /// takes no attribute for no ACL, but any other error for a failed check.
+    /// Whether an attribute is a POSIX ACL that acltype=off hides. The kernel reads it to check
+    /// permissions. It takes a missing attribute for no ACL, but any other error for a failed
+    /// check.
     pub(super) fn hides_posix_acl(&self, name: &[u8]) -> bool {
         !self.fs.has_posix_acls()
             && [PosixAclKind::Access, PosixAclKind::Default]
@@ -35,7 +36,7 @@ impl FileSystemServer {
                 .any(|kind| kind.xattr_name() == name)
     }
 
-    /// The name of an NFSv4 ACL that a list of attributes shows: that of an ACL which says more than the mode.
+    /// The name of an NFSv4 ACL in a list of attributes, if the ACL is not trivial.
     pub(super) fn listed_acl_xattr(&self, context: &Context<'_>, ino: Ino) -> Option<Vec<u8>> {
         if !self.fs.has_nfs4_acls() {
             return None;

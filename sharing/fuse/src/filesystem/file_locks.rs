@@ -12,8 +12,8 @@
 //! The kernel sends no FLUSH for descriptors that only read. So a shared lock that a process set by one lasts until
 //! the last copy of the descriptor is closed, and such a close releases no other lock of the process.
 //!
-//! flock(2) and fcntl(2) locks of one machine do not exclude each other, so flock locks have a door of their own.
-//! Against other doors a flock is a lock of all bytes, as the NFS client of Linux has it.
+//! flock(2) and fcntl(2) locks of one machine do not exclude each other, so flock locks have a door
+//! of their own. Against other doors a flock is a lock of all bytes, as in the NFS client of Linux.
 //!
 //! A request that waits for a lock has a thread of its own, which holds nothing that a rollback waits for. A signal
 //! ends the wait: the kernel sends INTERRUPT with the number of the request, perhaps before the request itself.

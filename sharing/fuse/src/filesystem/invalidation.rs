@@ -1,4 +1,4 @@
-//! Changes by other doors: the kernel drops what it caches of them.
+//! Changes by other doors: invalidates the kernel's caches.
 //!
 //! The kernel caches names, attributes and content for a day, since most changes come through the mount itself. A
 //! change by another door arrives on the file system's bus, and a thread of this mount passes it on:
@@ -12,20 +12,22 @@
 //!                         the names that their directories have
 //! ```
 //!
-//! **The thread holds no lock, and no request thread ever sends a notification about another's change.** The kernel
-//! waits within INVAL_INODE for the pages of requests under way, and writes out pages that a program changed by a
-//! mapping; within INVAL_ENTRY it waits for the lock of the directory. All of these are held by programs whose
-//! requests must be answered meanwhile. For the same reason a request that came by a mount never waits until another
-//! mount has handled its change.
+//! **The thread holds no lock, and no request thread ever sends a notification about another door's
+//! change.** Within INVAL_INODE the kernel waits for the pages of running requests, and writes out
+//! pages that a program changed by a mapping. Within INVAL_ENTRY it waits for the lock of the
+//! directory. Programs hold all of these while their requests wait for a response from here. For
+//! the same reason a request that came by a mount never waits until another mount has handled its
+//! change.
 //!
-//! A page that a program has changed by a mapping is written out as a whole. If another door has changed other bytes
-//! of the same page, the program's page wins, as with any network file system. And a mapping writes nothing beyond the
-//! end of file that the kernel knows: a program that expects another door to have extended the file asks for its
-//! size first (fstat), as it must with any file that others extend.
+//! A page that a program has changed by a mapping is written out as a whole. If another door has
+//! changed other bytes of the same page, the program's page wins, as with any network file system.
+//! A mapping writes nothing beyond the end of file that the kernel knows. A program that expects
+//! another door to extend the file must call fstat first, as with any file that others extend.
 //!
-//! The thread starts with the first change of another door, so that an idle mount has none. After lost changes a
-//! directory's name is expired rather than dropped, as a file system may be mounted on it. What the kernel still
-//! knows then is a name that another door removed from a file that is open or has a second name.
+//! The thread starts with the first change of another door, so that an idle mount has none. After
+//! lost changes a directory's name is expired rather than dropped, because a file system may be
+//! mounted on it. The kernel may then still have a stale name of a file that is open or has a
+//! second name.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -122,11 +124,11 @@ impl FileSystemServer {
         Ok(())
     }
 
-    /// Changes were lost: drops what the kernel caches of all inodes that it knows.
+    /// Changes were lost: invalidates all inodes that the kernel knows.
     fn invalidate_all(&self, notifier: &Notifier) -> io::Result<()> {
         let context = Context::new(&Credentials::ROOT, self.door).checked_by_door();
         for ino in self.known.all().into_iter().chain([self.fs.root_ino()]) {
-            // else the kernel would be told what a removed file was like, and believe the name
+            // otherwise the kernel would get the attributes of a removed file, and believe the name
             self.fs.forget(ino);
             let mut names = Vec::new();
             if let Ok(dir) = self.fs.open_dir(&context, ino) {
@@ -153,7 +155,8 @@ impl FileSystemServer {
     }
 }
 
-/// What the kernel's cache has of the changes of a batch: many changes may be of the same file.
+/// The kernel's cache entries that a batch of changes affects: many changes may be of the same
+/// file.
 #[derive(Default)]
 struct StaleCache<'a> {
     entries: HashSet<(Ino, &'a [u8])>,

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use posix::Ino;
 
-/// Parts of the table with a lock each: lookups are answered by many threads.
+/// Shards of the table with a lock each: many threads do lookups.
 const SHARDS: usize = 16;
 
 pub(super) struct KnownInodes(Vec<Mutex<HashMap<Ino, u64>>>);

@@ -1,8 +1,9 @@
-//! The kernel's questions, answered from a file system that can be written.
+//! The request handler of a writable file system.
 //!
-//! The kernel caches what it was told for a day. Changes that come by the mount it knows, and those by other doors it
-//! is told of at once (`invalidation`). The space that a file takes changes when its txg is written, so attributes of
-//! files that changed lately are cached for a second. Files of a snapshot never change.
+//! The kernel caches replies for a day. It knows changes through the mount itself, and
+//! `invalidation` tells it changes by other doors at once. The allocated space of a file changes
+//! when its txg is synced, so attributes of files that changed lately are cached for a second.
+//! Files of a snapshot never change.
 
 mod acl_xattrs;
 mod file_handle;
@@ -39,7 +40,7 @@ use restored_dirs::RestoredDirs;
 pub use rollback::{RollbackHandle, RollbackOutcome};
 pub(crate) use snapshot_mounts::SnapshotMounts;
 
-/// Answers the kernel.
+/// The request handler.
 pub(crate) struct FileSystemServer {
     fs: PoolFileSystem,
     /// The root of a snapshot that is mounted by itself; none: the file system is mounted.
@@ -48,13 +49,13 @@ pub(crate) struct FileSystemServer {
     snapshots: OnceLock<Arc<SnapshotMounts>>,
     /// Closed while the file system becomes another: who answers holds it open.
     rollback_gate: RwLock<()>,
-    /// How long the kernel may keep what a name names.
+    /// How long the kernel may cache a name.
     entry_timeout: Duration,
     open_files: HandleTable<FileHandle>,
     mappable: Arc<MappableFiles>,
     open_dirs: HandleTable<OpenDir>,
     restored_dirs: RestoredDirs,
-    /// Whether the kernel forgets what it keeps of a file where that is written directly.
+    /// Whether the kernel invalidates its cached pages of a file at a direct write.
     has_direct_io_mmap: AtomicBool,
     /// Whether sync(2) waits until the kernel has written out mapped pages.
     sync_waits: bool,
@@ -75,7 +76,7 @@ pub(crate) struct FileSystemServer {
 
 /// Changes by other doors are sent to the kernel at once (`invalidation`).
 const LONG_TIMEOUT: Duration = Duration::from_hours(24);
-/// Until so many seconds after a change, the space that a file takes may not be known.
+/// The seconds after a change in which a file's allocated space may change.
 const SPACE_SETTLE_SECONDS: i64 = 30;
 const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -95,7 +96,8 @@ impl FileSystemServer {
         let unlinked_keeper = Mutex::new(Some(fs.keep_unlinked()));
         // in a file system that ignores case, a new name may change the file of another
         let checks_access = fs.has_nfs4_acls();
-        // a kernel that does not check permissions must ask for each name: its directory may not let everybody search
+        // a kernel that does not check permissions must look up each name: its caller may not be
+        // allowed to search
         let keeps_names = fs.has_exact_names() && !checks_access;
         let entry_timeout = if keeps_names { LONG_TIMEOUT } else { Duration::ZERO };
         let (open_files, open_dirs) = (HandleTable::new(), HandleTable::new());
@@ -166,18 +168,18 @@ impl FileSystemServer {
         }
     }
 
-    /// The caller of a request about an open file. The kernel knows for what it is open.
+    /// The caller of a request about an open file. The kernel has checked the open mode.
     fn handle_caller<'a>(&self, request: &'a RequestContext<'a>) -> Caller<'a> {
         Caller::checked_by_kernel(request, self.door)
     }
 
-    /// The kernel calls the root 1, whatever its number is.
+    /// The kernel calls the root 1, whatever its inode number is.
     fn to_ino(&self, node: u64) -> Ino {
         if node == ROOT_NODEID { self.root_ino() } else { Ino::new(node) }
     }
 
-    /// How long the kernel may keep attributes. Whoever writes takes set-id bits away here, and the
-    /// kernel would start a program by those that it keeps.
+    /// How long the kernel may cache attributes. A write clears set-ID bits here, and the kernel
+    /// would start a program with the cached bits.
     fn attr_timeout(&self, of: &Attributes) -> Duration {
         if self.snapshots.get().is_some() && self.fs.snapshot_by_root(of.ino).is_some() {
             // the kernel asks again, and the snapshot is mounted
@@ -197,7 +199,7 @@ impl FileSystemServer {
         self.entry_reply_with(found, name)
     }
 
-    /// What a name names for so long.
+    /// The reply for a name, with its cache time.
     fn entry_reply_with(&self, found: &Attributes, name: Duration) -> Reply {
         let validity = CacheTimeouts { entry: name, attr: self.attr_timeout(found) };
         self.known.add(found.ino);
@@ -222,7 +224,7 @@ impl FileSystemServer {
         }
     }
 
-    /// An inode that the kernel has forgotten and asks for again (`.`), or the directory above it (`..`).
+    /// An inode that the kernel has forgotten and looks up again (`.`), or its parent (`..`).
     fn lookup_forgotten(
         &self,
         context: &Context<'_>,
@@ -238,7 +240,7 @@ impl FileSystemServer {
         Ok(self.entry_reply(&found))
     }
 
-    /// Whether the kernel is to keep that there is no such name.
+    /// Whether the kernel may cache that a name does not exist.
     fn can_cache_negative(&self, dir: Ino, name: &[u8]) -> bool {
         let comes_and_goes = dir == self.root_ino() && name == b".zfs";
         PoolFileSystem::is_stored_dir(dir) && !comes_and_goes && !self.entry_timeout.is_zero()
@@ -264,9 +266,9 @@ impl FileSystemServer {
         Ok(self.cached_open_reply(self.fs.open(context, ino, open)?, flags))
     }
 
-    /// The reply for an open file, whose content the kernel may keep unless something else changes it.
+    /// The reply for an open file, whose content the kernel may cache unless it changes otherwise.
     fn cached_open_reply(&self, file: OpenFile, flags: i32) -> OpenReply {
-        // the kernel reads what it keeps without a request, and the atime would not change
+        // the kernel reads its cached pages without a request, and the atime would not change
         let has_atime_due = flags & O_ACCMODE != O_WRONLY && file.is_atime_due();
         // a rollback replaces the content of a volume
         let is_kept = !file.is_volume() && !has_atime_due;
@@ -282,8 +284,8 @@ impl FileSystemServer {
         if is_kept { reply.keep_cache() } else { reply }
     }
 
-    /// How the kernel is to treat an open file. What is only written needs no copy in the kernel's
-    /// memory on its way; whoever reads the file elsewhere keeps what was read there.
+    /// The flags for an open file. A file that is only written needs no copy in the kernel's
+    /// memory; a reader through another descriptor keeps its cached pages.
     fn open_reply(&self, file: OpenFile, flags: i32) -> OpenReply {
         let file = FileHandle::new(file, flags, &self.mappable);
         let file = OpenReply::new(self.open_files.insert(file.into()));

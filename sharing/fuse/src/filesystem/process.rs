@@ -1,14 +1,15 @@
 //! The groups and capabilities of a program that makes a request, for mounts whose permissions are checked here.
 //!
-//! The kernel tells only the user and the primary group of the caller. Linux shows the rest in `/proc/TID/status`;
-//! the caller waits for its response, so the thread is there. Capabilities count only if the program is in the user
-//! namespace of this process: a container's superuser has all of them for its own users alone.
+//! The kernel sends only the user and the primary group of the caller. Linux shows the rest in
+//! `/proc/TID/status`; the caller waits for its response, so the thread exists. Capabilities count
+//! only if the program is in the user namespace of this process: a container's superuser has all of
+//! them for its own users alone.
 
 use std::fs;
 
 use posix::{Capability, Credentials};
 
-/// Capabilities that file systems ask for, by their bit in the kernel's set.
+/// The capabilities that access checks use, by their bit in the kernel's set.
 const CAPABILITIES: [(u32, Capability); 9] = [
     (0, Capability::Chown),
     (1, Capability::DacOverride),

@@ -1,4 +1,4 @@
-//! Each question of the kernel, and its answer. Those that change something are in `changes`.
+//! Handlers of requests that change nothing; `write_requests` has the others.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const X_OK: u32 = 1;
 
 impl RequestHandler for FileSystemServer {
     fn wanted_flags(&self, offered: InitFlags) -> InitFlags {
-        // kernels that know of this forget what they keep of a range that is written directly
+        // such kernels invalidate cached pages of a range that is written directly
         self.has_direct_io_mmap.store(offered.contains(InitFlags::DIRECT_IO_ALLOW_MMAP), Relaxed);
         let can_expire = offered.contains(InitFlags::HAS_EXPIRE_ONLY);
         self.can_expire_names.store(can_expire, Relaxed);
@@ -64,8 +64,8 @@ impl RequestHandler for FileSystemServer {
         }
         let _open = self.rollback_gate.read();
         match self.dispatch(asker, ask, out) {
-            // the kernel may have had its number from a name that is another's by now: told so, it
-            // looks the name up anew
+            // the kernel may have the inode number from a name that belongs to another file by now:
+            // this error makes it look the name up again
             Err(Errno::NOENT) if !is_name_request(&ask) => Err(Errno::STALE),
             answer => answer,
         }
@@ -93,7 +93,7 @@ impl RequestHandler for FileSystemServer {
     }
 }
 
-/// Whether what is not there may be a name rather than the node itself.
+/// Whether the missing object may be a name rather than the node itself.
 fn is_name_request(ask: &Request<'_>) -> bool {
     matches!(
         ask,
@@ -151,7 +151,7 @@ impl FileSystemServer {
         }
     }
 
-    /// Answers requests that change nothing; none: the request is another.
+    /// Handles requests that change nothing; none: the request is another.
     fn handle_read_request(
         &self,
         asker: &RequestContext<'_>,
@@ -195,16 +195,16 @@ impl FileSystemServer {
         }))
     }
 
-    /// Commits all that was done to the file system. The caller of sync(2) cannot be killed while it waits,
-    /// and it waits for all file systems of the machine: so a suspended pool gives an error at once, whatever
-    /// its failmode is.
+    /// Commits all changes of the file system. The caller of sync(2) cannot be killed while it
+    /// waits, and it waits for all file systems of the machine. So a suspended pool gives an error
+    /// at once, whatever its failmode is.
     fn sync(&self, asker: &RequestContext<'_>) -> Result<Reply, Errno> {
         let caller = self.handle_caller(asker);
         let synced = asker.run_blocking(|| self.fs.sync(&caller.context()));
         map_errno(synced).map(|()| Reply::empty())
     }
 
-    /// Whether a program may use a file so, as access(2) asks.
+    /// Whether a program may access a file (access(2)).
     fn access(&self, asker: &RequestContext<'_>, ino: Ino, mask: u32) -> Result<Reply, Errno> {
         if !self.checks_access {
             return Err(Errno::NOSYS);

@@ -1,8 +1,8 @@
 //! Requests of the kernel that wait for a suspended pool.
 //!
-//! A waiting request keeps no other from its turn: another thread takes the place of the one that waits. The
-//! caller can be killed meanwhile. The kernel lets one process at a time change a directory, and those that
-//! queue for their turn cannot be interrupted from here.
+//! A waiting request does not block others: another thread takes the place of the waiting one. The
+//! caller can be killed meanwhile. The kernel lets one process at a time change a directory;
+//! requests queued on that lock cannot be interrupted from here.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! A file system that is taken back to a snapshot while it is mounted and in use.
+//! A rollback of a file system that is mounted and in use.
 //!
-//! Nobody's question is answered meanwhile. Then what is open is opened anew, and the kernel is told
-//! to forget what has become another: of the rest it may keep what it knows. Folders that programs are
-//! in stay theirs, and so do open files, with what the snapshot has of them; those that it does not
-//! have are stale.
+//! No request runs meanwhile. Afterwards open files are reopened, and the kernel's caches of
+//! changed files are invalidated; it keeps the others. Working directories of programs and open
+//! files stay valid with the content of the snapshot. Files that the snapshot does not have are
+//! stale.
 
 use std::io;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use vfs::{DoorId, Invalidation};
 use super::FileSystemServer;
 use crate::ROOT_NODEID;
 
-/// How long those whose questions are being answered are waited for.
+/// How long running requests are waited for.
 const QUIESCE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What came of it.
+/// The result of a rollback.
 #[derive(Debug)]
 pub enum RollbackOutcome<E> {
-    /// The work was done, or was not, as it says itself; and what the kernel could not be told.
+    /// The work ran, with its result; and the first invalidation that failed.
     Done(Result<(), E>, Option<String>),
-    /// It was not begun, as what is mounted cannot stay so meanwhile: it is to be unmounted before.
+    /// It was not begun, because the file system must be unmounted first.
     NeedsUnmount(String),
 }
 
-/// The way to what is mounted, for who changes it from beside. Cheap to clone.
+/// The handle of a mounted file system for changes from outside. Cheap to clone.
 #[derive(Clone)]
 pub struct RollbackHandle {
     server: Arc<FileSystemServer>,
@@ -56,12 +56,10 @@ impl RollbackHandle {
     ) -> RollbackOutcome<E> {
         let server = &self.server;
         if server.fs.is_suspended() {
-            return RollbackOutcome::NeedsUnmount("the pool stands still".to_owned());
+            return RollbackOutcome::NeedsUnmount("the pool is suspended".to_owned());
         }
         let Some(closed) = server.rollback_gate.try_write_for(QUIESCE_TIMEOUT) else {
-            return RollbackOutcome::NeedsUnmount(
-                "somebody's question is not answered yet".to_owned(),
-            );
+            return RollbackOutcome::NeedsUnmount("a request is still running".to_owned());
         };
         let changed = match server.fs.rollback_invalidations(snapshot) {
             Ok(changed) => changed,
@@ -84,7 +82,7 @@ impl RollbackHandle {
         RollbackOutcome::Done(done, told.err())
     }
 
-    /// Tells the kernel of all; gives the first that it could not be told.
+    /// Invalidates the kernel's caches; returns the first failure.
     fn invalidate_kernel_cache(&self, changed: &[Invalidation]) -> io::Result<()> {
         let root = self.server.fs.root_ino();
         let node = |ino: Ino| if ino == root { ROOT_NODEID } else { ino.get() };

@@ -31,7 +31,7 @@ const FUSE_WRITE_KILL_SUIDGID: u32 = 4;
 const MAX_COPY: u64 = 64 << 20;
 
 impl FileSystemServer {
-    /// Answers requests that change an inode or a name.
+    /// Handles requests that change an inode or a name.
     pub(super) fn handle_write_request(
         &self,
         request: &RequestContext<'_>,

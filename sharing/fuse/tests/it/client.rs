@@ -1,7 +1,7 @@
 //! Programs that use a mount of this process, each with a time limit.
 //!
-//! The server is in this process, so a system call of it on the mount may wait for itself. A program of its own
-//! can be killed, and its test fails instead of waiting for ever.
+//! The server is in this process, so a system call of it on the mount may wait for itself. A
+//! separate program can be killed, and its test fails instead of hanging.
 
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// How often a program is looked after.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// How long a killed program may take to end. One that waits in the kernel may not even end then.
+/// How long a killed program may take to end. One that waits in the kernel may not end at all.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Gives a test of this program its words, a line each, when it is run as a client.
 const ARGUMENTS_VARIABLE: &str = "FUSE_TEST_CLIENT";
@@ -83,7 +83,7 @@ pub(crate) fn run_test(name: &str, words: &[&str], limit: Duration, output: &Pat
     assert!(status.is_some_and(|status| status.success()), "{name} ended with {status:?}:\n{said}");
 }
 
-/// The words that the test was started with; none: somebody else runs it.
+/// The words with which the test was started; none: the test runner runs it.
 pub(crate) fn arguments() -> Option<Vec<String>> {
     let words = std::env::var(ARGUMENTS_VARIABLE).ok()?;
     Some(words.lines().map(str::to_owned).collect())

@@ -1,7 +1,8 @@
 //! A mount beside an in-process client of the same file system: each sees every change of the other at once.
 //!
-//! A program of its own works through the mount and keeps a model on the system's own file system. It comes to the
-//! in-process client, which is in the process of the test, over a socket: a line a request, a line a response.
+//! A separate program works through the mount and keeps a model on the system's own file system. It
+//! reaches the in-process client, which is in the process of the test, over a socket: a line a
+//! request, a line a response.
 //!
 //! ```text
 //! STEP state    do the step that this state of the random numbers gives        ok, or failed
@@ -63,7 +64,7 @@ impl Drop for Server {
     }
 }
 
-/// Answers requests until the program ends.
+/// Handles requests until the program ends.
 fn serve(client: &InProcess, mut stream: &UnixStream) {
     let lines = BufReader::new(stream).lines();
     let mut running: Option<JoinHandle<()>> = None;
@@ -112,7 +113,8 @@ impl Peer {
     }
 }
 
-/// What is seen of a tree: by path the mode, the links of what is no directory, and a hash of the content.
+/// The visible state of a tree: by path the mode, the link count of other files than directories,
+/// and a hash of the content.
 pub(crate) type Tree = BTreeMap<String, (u32, u64, u64)>;
 
 pub(crate) fn hash_of(content: &[u8]) -> u64 {
@@ -129,7 +131,7 @@ fn summary(root: &Path) -> Tree {
     .collect()
 }
 
-/// A file that stays open on both sides, whatever becomes of its name.
+/// A file that stays open through both doors, even if it is renamed or removed.
 struct OpenPair {
     ours: File,
     model: File,
@@ -174,7 +176,8 @@ impl OpenPair {
     }
 }
 
-/// What every name that a step can use names. A listing would have the kernel look all of them up anew.
+/// The object of every name that a step can use. A listing would make the kernel look all of them
+/// up again.
 fn look_up_all(root: &Path) -> Vec<Option<(u32, u64, u64, u64)>> {
     let look_up = |name: &String| {
         let path = root.join(name);
@@ -258,7 +261,7 @@ fn run_concurrently(ours: &Path, peer: &mut Peer, seed: u64) {
     let found = look_up_all(ours);
     let seen = format!("{:?}", summary(ours));
     assert_eq!(seen, peer.ask("TREE"), "seed {seed}, concurrent");
-    // the listing had the kernel look all names up anew
+    // the listing made the kernel look all names up again
     assert_eq!(found, look_up_all(ours), "seed {seed}, concurrent, of {:?}", step_names());
 }
 
@@ -411,7 +414,7 @@ fn client_sees_changes_after_lost_ones() {
     for name in ["f0", "a/f1", "a/c/f2"] {
         fs::write(dir.join(name), name).unwrap();
     }
-    // everything is in the kernel's cache, also that there is no such name
+    // everything is in the kernel's cache, also missing names
     let before = summary(dir);
     assert!(fs::metadata(dir.join("a/new")).is_err());
     assert_eq!(peer.ask("WAIT"), "done");

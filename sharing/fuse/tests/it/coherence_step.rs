@@ -260,7 +260,7 @@ impl InProcess {
     }
 
     fn rename(&self, from: &str, to: &str, mode: RenameMode) -> Result<()> {
-        // what the kernel checks before it asks a file system
+        // the kernel's checks before it sends a request
         let is_below = |path: &str, dir: &str| path.starts_with(&format!("{dir}/"));
         if is_below(to, from) || is_below(from, to) {
             self.find(from)?;
@@ -312,7 +312,8 @@ impl InProcess {
         bytes
     }
 
-    /// Changes things by the mount's own door, so that the mount is not told, and then that changes were lost.
+    /// Changes files through the mount's own door, so that the mount is not notified, and then
+    /// reports lost changes.
     pub(crate) fn change_unheard(&self, mount: DoorId) {
         let unheard = Self { fs: self.fs.clone(), door: mount };
         for (path, length) in [("f0", 5), ("a/c/f2", 100), ("a/new", 3)] {

@@ -52,7 +52,7 @@ fn mount_with_nfs4_acls_conforms() {
     check_mount("conformance-nfs4", "nfsv4");
 }
 
-/// The checks ask nothing that the kernel's own file systems do not do.
+/// The checks pass on the kernel's own file systems.
 #[test]
 fn kernel_file_system_conforms() {
     if !rustix::process::geteuid().is_root() {

@@ -11,10 +11,10 @@ use rustix::io::Errno;
 use crate::mounted_fixture::can_mount;
 use crate::mounted_pool::MountedPool;
 
-/// An operation and what it is to end with.
+/// An operation and its expected result.
 type Operation = (&'static str, io::Result<()>);
 
-/// Every operation that could give the name to something or take it away, tried in `dir`.
+/// Every operation that could create or remove the name, tried in `dir`.
 fn try_operations(dir: &Path) -> Vec<Operation> {
     let [control, file, folder] = [".zfs", "f", "d"].map(|name| dir.join(name));
     let rename = |from: &Path, to: &Path, flags| {

@@ -1,6 +1,6 @@
-//! A pool made on sparse files, mounted, changed through the kernel along with a folder of the
-//! system's own file system, and compared with it: mounted, and after the pool was taken over
-//! again. It takes /dev/fuse.
+//! A pool on sparse files is mounted and changed through the kernel together with a folder of the
+//! system's own file system. Both are compared: while mounted, and after another import. The tests
+//! need /dev/fuse.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -34,7 +34,7 @@ fn assert_same(place: &MountedPool) {
 }
 
 #[test]
-fn what_is_done_through_the_kernel_is_what_is_done_to_any_file_system() {
+fn mounted_pool_behaves_like_the_system_file_system() {
     if !can_mount() {
         return;
     }
@@ -62,7 +62,7 @@ fn what_is_done_through_the_kernel_is_what_is_done_to_any_file_system() {
 const LAST_THREAD: u8 = 47;
 
 #[test]
-fn many_do_it_at_a_time_whichever_way_they_are_heard() {
+fn concurrent_programs_with_and_without_io_uring() {
     if !can_mount() {
         return;
     }
@@ -93,7 +93,7 @@ fn many_do_it_at_a_time_whichever_way_they_are_heard() {
 }
 
 #[test]
-fn files_without_a_name_go_or_are_given_one() {
+fn nameless_files_are_freed_or_linked() {
     if !can_mount() {
         return;
     }
@@ -125,7 +125,7 @@ fn files_without_a_name_go_or_are_given_one() {
 }
 
 #[test]
-fn when_a_file_was_made_is_told() {
+fn birth_time_is_reported() {
     if !can_mount() {
         return;
     }
@@ -133,7 +133,7 @@ fn when_a_file_was_made_is_told() {
     let path = place.mountpoint().join("file");
     fs::write(&path, b"first").unwrap();
     let made = fs::metadata(&path).unwrap().created();
-    // kernels before 6.6 do not ask
+    // kernels before 6.6 do not request it
     if let Ok(made) = made {
         fs::write(&path, b"second").unwrap();
         let facts = fs::metadata(&path).unwrap();
@@ -144,7 +144,7 @@ fn when_a_file_was_made_is_told() {
 }
 
 #[test]
-fn what_is_only_written_is_seen_by_all_who_read() {
+fn direct_writes_are_seen_by_all_readers() {
     if !can_mount() {
         return;
     }
@@ -152,7 +152,7 @@ fn what_is_only_written_is_seen_by_all_who_read() {
     let path = place.mountpoint().join("file");
     let mut model: Vec<u8> = (0..700_001_u32).map(|at| at.to_be_bytes()[3]).collect();
     fs::write(&path, &model).unwrap();
-    // what a reader has seen is kept by the kernel
+    // the kernel caches the pages of a reader
     let both = OpenOptions::new().read(true).write(true).open(&path).unwrap();
     let mut back = vec![0; model.len()];
     both.read_exact_at(&mut back, 0).unwrap();
@@ -177,7 +177,7 @@ fn what_is_only_written_is_seen_by_all_who_read() {
 }
 
 #[test]
-fn open_files_outlive_their_names_and_holes_are_found() {
+fn open_files_outlive_their_names() {
     if !can_mount() {
         return;
     }
@@ -195,8 +195,8 @@ fn open_files_outlive_their_names_and_holes_are_found() {
     drop(file);
 
     let path = place.mountpoint().join("holes");
-    // opened to be written only: a handle that could be mapped hides the holes, also for a moment after its
-    // close, which the kernel tells in the background
+    // opened for writing only: a handle that could be mapped hides the holes, also for a moment
+    // after its close, which the kernel reports in the background
     File::create(&path).unwrap().write_all_at(b"here", 3 << 20).unwrap();
     let file = File::open(&path).unwrap();
     let found = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap();
@@ -269,19 +269,19 @@ fn trusted_attributes_are_listed_to_root_only() {
 }
 
 #[test]
-fn the_kernel_keeps_that_a_name_is_not_there() {
+fn kernel_caches_missing_names() {
     if !can_mount() {
         return;
     }
     let place = MountedPool::create("absent");
     let [file, link, dir] = ["file", "link", "dir"].map(|name| place.mountpoint().join(name));
     assert!(!file.exists() && !link.exists() && !dir.exists());
-    // beside the kernel, which nobody else does: it would have seen it, had it asked again
+    // created by the other door without notice: another lookup would have found it
     let live = PoolFileSystem::open(&place.pool, "tank", Time::default).unwrap();
     let context = Context::new(&Credentials::ROOT, DoorId::new(9));
     let new = NewInode { mode: 0o644, ..NewInode::default() };
     live.create(&context, live.root_ino(), b"file", &new).unwrap();
-    assert!(!file.exists(), "it was asked for again");
+    assert!(!file.exists(), "the kernel looked it up again");
     live.unlink(&context, live.root_ino(), b"file").unwrap();
 
     fs::write(&file, b"made").unwrap();
@@ -297,7 +297,7 @@ fn the_kernel_keeps_that_a_name_is_not_there() {
 }
 
 #[test]
-fn a_directory_that_is_gone_is_seen_by_who_is_in_it() {
+fn removed_working_directory_is_still_visible() {
     if !can_mount() {
         return;
     }
@@ -322,7 +322,7 @@ fn a_directory_that_is_gone_is_seen_by_who_is_in_it() {
 }
 
 #[test]
-fn a_program_that_somebody_wrote_to_runs_as_who_starts_it() {
+fn write_clears_set_id_bits_before_exec() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
         return;
     }
@@ -358,7 +358,7 @@ fn a_program_that_somebody_wrote_to_runs_as_who_starts_it() {
 }
 
 #[test]
-fn a_program_that_is_written_to_keeps_no_capabilities() {
+fn write_drops_file_capabilities() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
         return;
     }
@@ -371,7 +371,7 @@ fn a_program_that_is_written_to_keeps_no_capabilities() {
     for reads in [false, true] {
         fs::write(&path, b"one").unwrap();
         let open = OpenOptions::new().read(reads).write(true).open(&path).unwrap();
-        // whoever has written to it before is no exception
+        // an earlier writer is no exception
         for round in 0..2 {
             open.write_all_at(b"two", 0).unwrap();
             rustix::fs::setxattr(&path, name, &given, XattrFlags::empty()).unwrap();
@@ -385,7 +385,7 @@ fn a_program_that_is_written_to_keeps_no_capabilities() {
 }
 
 #[test]
-fn an_access_list_of_who_is_not_of_the_group_takes_set_group_away() {
+fn acl_by_non_member_clears_set_group_id() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
         return;
     }
@@ -425,7 +425,7 @@ fn an_access_list_of_who_is_not_of_the_group_takes_set_group_away() {
 }
 
 #[test]
-fn room_is_not_promised_where_there_is_none() {
+fn fallocate_fails_without_space() {
     if !can_mount() {
         return;
     }
@@ -445,7 +445,7 @@ fn room_is_not_promised_where_there_is_none() {
 }
 
 #[test]
-fn how_long_names_may_be_is_told() {
+fn statfs_reports_the_name_length() {
     if !can_mount() {
         return;
     }

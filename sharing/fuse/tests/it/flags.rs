@@ -21,7 +21,7 @@ fn chattr(words: &[&str], path: &Path) -> bool {
     done.status.success()
 }
 
-/// What lsattr(1) shows of it: the project, and the letters of its flags.
+/// The output of lsattr(1): the project, and the letters of the flags.
 fn lsattr(path: &Path) -> (u32, String) {
     let done = Command::new("lsattr").arg("-pd").arg(path).output().expect("e2fsprogs");
     let text = String::from_utf8_lossy(&done.stdout).into_owned();
@@ -100,9 +100,9 @@ fn flags_and_projects_are_set_kept_and_heeded() {
     place.export_and_verify();
 }
 
-/// Who is not root sets what is harmless, of what is theirs.
+/// A user sets harmless flags of own files.
 #[test]
-fn flags_are_for_those_whose_file_it_is() {
+fn only_the_owner_sets_flags() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
         return;
     }

@@ -78,7 +78,7 @@ fn flocks_of_programs_obey_other_doors() {
     assert!(!locked.flock(&["-n", "-x"]) && !locked.flock(&["-n", "-s"]));
     table.try_lock(locked.ino, &byte_lock(LockKind::Shared)).unwrap();
     assert!(!locked.flock(&["-n", "-x"]) && locked.flock(&["-n", "-s"]));
-    // one that waits gets it as soon as the other door unlocks
+    // a waiting request gets it as soon as the other door unlocks
     let waiting = locked.start(&["-x"]);
     assert!(waiting.wait(Duration::from_millis(300)).is_none());
     locked.unlock();

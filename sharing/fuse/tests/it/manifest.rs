@@ -18,7 +18,7 @@ const MAX_WHOLE_FILE: u64 = 8 << 20;
 /// The inode's part that is the object's number.
 const OBJECT_MASK: u64 = (1 << 40) - 1;
 
-/// What differs, a line each; `covered` are names in `top` over which something else lies.
+/// The differences, a line each; `covered` are names in `top` that another mount covers.
 pub(crate) fn differences(
     top: &Path,
     entries: &[Value],

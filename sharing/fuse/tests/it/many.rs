@@ -1,7 +1,8 @@
-//! Many mounts in one process: what they take, and that none keeps another waiting. It takes /dev/fuse.
+//! Many mounts in one process: their threads and memory, and that none blocks another. The tests
+//! need /dev/fuse.
 //!
-//! Each test runs in a process of its own, as it counts that process's threads and memory; the process is killed if
-//! it takes too long, and what it left mounted is detached.
+//! Each test runs in a process of its own, because it counts that process's threads and memory. The
+//! process is killed if it takes too long, and its mounts are detached.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -81,7 +82,7 @@ fn run_in_child(test: &str, work: impl FnOnce(&Path)) {
     assert!(ended.is_some_and(|ended| ended.success()), "{ended:?}\n{said}");
 }
 
-/// A pool with a thread that writes its txgs, and what is mounted of it.
+/// A pool with a sync thread, and its mounts.
 struct MountedPool {
     pool: Pool,
     stop: Arc<AtomicBool>,
@@ -193,7 +194,7 @@ fn a_thousand_mounts_take_no_threads() {
     run_in_child("a_thousand_mounts_take_no_threads", |dir| mount_many(dir, 1000));
 }
 
-/// More than there are requests of one mount that are answered at a time.
+/// More than the requests of one mount that are handled at a time.
 const BLOCKED_REQUESTS: usize = 40;
 
 #[test]
@@ -242,8 +243,8 @@ fn a_suspended_pool_keeps_no_other_waiting() {
 }
 
 #[test]
-fn a_pool_within_a_mount_of_its_process_goes_on() {
-    run_in_child("a_pool_within_a_mount_of_its_process_goes_on", |dir| {
+fn pool_inside_own_mount_keeps_working() {
+    run_in_child("pool_inside_own_mount_keeps_working", |dir| {
         for without_rings in [false, true] {
             let storm = DiskArray::new(&[512 << 20]);
             let mut outer = MountedPool::new("outer", &storm);

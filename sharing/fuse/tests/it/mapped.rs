@@ -18,7 +18,7 @@ use crate::mounted_pool::{MountedPool, Random};
 /// Files of a seed, and steps that are done to them.
 const FILE_COUNT: u64 = 3;
 const STEP_COUNT: usize = 40;
-/// The largest files have about so many bytes.
+/// The size of the largest files, in bytes.
 const MAX_FILE_SIZE: u64 = 200_000;
 
 /// One of the two trees, with the mappings that stay.
@@ -41,7 +41,7 @@ enum Step {
     CopySparse { from: u64, to: u64 },
 }
 
-/// What becomes of a mapping after it was written to.
+/// The operation on a mapping after it was written.
 #[derive(Clone, Copy, Debug)]
 enum MappingEnd {
     Keep,
@@ -117,7 +117,7 @@ impl TestTree {
         }
     }
 
-    /// Does a step; gives how many bytes it copied, or as what it failed.
+    /// Does a step; returns the number of copied bytes, or its error.
     fn apply_step(&mut self, step: &Step) -> io::Result<u64> {
         match step {
             Step::Write { file, at, bytes, opens_for_read: reads } => {
@@ -197,7 +197,7 @@ fn copy_sparse(from: &Path, to: &Path) -> io::Result<()> {
     to.set_len(size)
 }
 
-/// What a program reads that asks for direct reads.
+/// The content that a program with direct reads gets.
 fn read_direct(path: &Path) -> io::Result<Vec<u8>> {
     let flags = OFlags::DIRECT.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -276,7 +276,7 @@ fn mapped_writes_are_seen_and_copied() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn mapped_writes_are_seen_and_copied_a_thousand_times() {
+fn mapped_writes_are_visible_and_copied() {
     compare_seeds("mapped-long", 1000..2000, Duration::from_mins(20));
 }
 
@@ -288,12 +288,12 @@ fn client_finds_mapped_bytes() {
     File::create(path).unwrap().set_len(8 << 20).unwrap();
     let open = OpenOptions::new().read(true).write(true).clone();
     let other = File::open(path).unwrap();
-    // nobody may change it: its holes are known
+    // no program may change it: its holes are known
     assert_eq!(seek(&other, SeekFrom::Data(0)), Err(Errno::NXIO));
     assert_eq!(seek(&other, SeekFrom::Hole(0)), Ok(0));
     let mut mapping = Mapping::new(&open.open(path).unwrap(), 8 << 20).unwrap();
     mapping.write(5 << 20, b"data");
-    // the file's end is where it is, and what is before may have data
+    // the file's end is right, and the range before it may have data
     assert_eq!(seek(&other, SeekFrom::Data(3 << 20)), Ok(3 << 20));
     assert_eq!(seek(&other, SeekFrom::Hole(3 << 20)), Ok(8 << 20));
     assert_eq!(seek(&other, SeekFrom::Data(8 << 20)), Err(Errno::NXIO));
@@ -309,7 +309,7 @@ fn client_finds_mapped_bytes() {
 }
 
 #[test]
-fn holes_are_claimed_only_of_files_nobody_maps() {
+fn holes_are_reported_only_for_unmapped_files() {
     if !can_mount() {
         return;
     }

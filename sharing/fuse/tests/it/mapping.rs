@@ -1,7 +1,7 @@
 //! Shared mappings of files, as mmap(2) makes them.
 //!
-//! `unsafe` because a mapping is an address of the kernel's. It is sound while nobody else in this process has
-//! a reference to the bytes, and while the file is not shorter than what is written.
+//! `unsafe` because a mapping is an address of the kernel's. It is sound while no other reference
+//! to the bytes exists in this process, and while the file is not shorter than the writes.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -67,7 +67,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is that of the mapping, whose address nobody has afterwards
+        // SAFETY: the range is that of the mapping, whose address is unused afterwards
         let _ = unsafe { munmap(self.start, self.length) };
     }
 }

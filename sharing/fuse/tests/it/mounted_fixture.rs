@@ -35,13 +35,13 @@ impl Drop for FixtureMount {
     }
 }
 
-/// Whether this machine can mount; if not, it is said.
+/// Whether this machine can mount; if not, prints so.
 pub(crate) fn can_mount() -> bool {
     let opens = OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let has = std::env::split_paths(&paths).any(|dir| dir.join("fusermount3").exists());
     if !(opens && has) {
-        // said even of a test that passes
+        // printed even by a test that passes
         let said = b"skipped: mounting takes /dev/fuse and fusermount3 (package fuse3)\n";
         let _ = std::io::Write::write_all(&mut std::io::stderr(), said);
     }
@@ -80,7 +80,8 @@ fn dataset_path(dir: &Path, pool: &str, name: &str) -> PathBuf {
     }
 }
 
-/// The names of the file systems just below a dataset: they lie over what it has there.
+/// The names of the child file systems of a dataset: their mounts cover its own files of these
+/// names.
 fn covered_names<'a>(datasets: &'a [Value], name: &str) -> Vec<&'a str> {
     let heads = datasets.iter().filter(|each| each["type"] == "filesystem");
     let names = heads.filter_map(|each| each["name"].as_str());
@@ -88,7 +89,7 @@ fn covered_names<'a>(datasets: &'a [Value], name: &str) -> Vec<&'a str> {
     names.filter_map(|each| each.strip_prefix(&inside)).filter(|rest| !rest.contains('/')).collect()
 }
 
-/// What differs between a mounted fixture and its manifest, a line each.
+/// The differences between a mounted fixture and its manifest, a line each.
 fn differences(fixture: &Fixture, dir: &Path) -> Vec<String> {
     let datasets = fixture.manifest["datasets"].as_array().expect("datasets");
     let mut out = Vec::new();
@@ -141,7 +142,7 @@ fn a_pool_in_trouble() {
 }
 
 #[test]
-fn locked_datasets_are_there_but_say_that_a_key_is_wanted() {
+fn locked_datasets_are_listed_as_locked() {
     if !can_mount() {
         return;
     }
@@ -156,7 +157,7 @@ fn locked_datasets_are_there_but_say_that_a_key_is_wanted() {
         let dir = dataset_path(&mount.dir, fixture.pool_name(), &key.dataset);
         let below =
             covered_names(fixture.manifest["datasets"].as_array().expect("it"), &key.dataset);
-        assert!(fs::metadata(&dir).expect("it is there").is_dir());
+        assert!(fs::metadata(&dir).expect("the folder exists").is_dir());
         if below.is_empty() {
             let why = fs::read_dir(&dir).expect_err("it is locked");
             assert_eq!(why.raw_os_error(), Some(126), "{why}");
@@ -193,7 +194,7 @@ fn control_folders_are_hidden_but_there() {
 }
 
 #[test]
-fn what_somebody_else_unmounts_is_not_mounted_any_more() {
+fn foreign_unmount_is_noticed() {
     if !can_mount() {
         return;
     }

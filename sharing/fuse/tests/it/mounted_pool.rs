@@ -1,4 +1,4 @@
-//! A pool that is mounted, and what is done to it and seen of it.
+//! A mounted pool, operations on it, and its visible state.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -113,7 +113,7 @@ impl MountedPool {
         self.root.join("model")
     }
 
-    /// A file for what programs say.
+    /// A file for the output of programs.
     pub(crate) fn output(&self) -> PathBuf {
         self.root.join("output")
     }
@@ -140,7 +140,7 @@ impl MountedPool {
         Self::mount_pool(folder, held.expect("a pool"), without_rings)
     }
 
-    /// Leaves the pool and has it examined.
+    /// Exports the pool and checks it.
     pub(crate) fn export_and_verify(mut self) {
         self.export();
         let drives = self.root.join("drives");
@@ -161,7 +161,7 @@ impl MountedPool {
     }
 }
 
-/// What is seen of a tree: by path the kind and mode, links, size or target, content.
+/// The visible state of a tree: by path the type and mode, links, size or target, content.
 pub(crate) fn read_tree(root: &Path) -> BTreeMap<PathBuf, (u32, u64, Vec<u8>)> {
     let (mut all, mut dirs) = (BTreeMap::new(), vec![root.to_owned()]);
     while let Some(dir) = dirs.pop() {
@@ -188,7 +188,7 @@ pub(crate) fn read_tree(root: &Path) -> BTreeMap<PathBuf, (u32, u64, Vec<u8>)> {
     all
 }
 
-/// One step, done to one of the trees; whether it succeeded, and as what it failed.
+/// One step on one of the trees; returns whether it succeeded, or its error.
 pub(crate) fn apply_step(root: &Path, dice: &mut Random) -> Option<i32> {
     let name = |dice: &mut Random| {
         let dir = ["", "a", "b", "a/c"][usize::try_from(dice.next_below(4)).unwrap()];

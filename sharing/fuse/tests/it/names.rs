@@ -1,4 +1,4 @@
-//! Names that change while somebody looks: what is told of them is true when it is told. It takes
+//! Names that change while a program lists them: no stale name is reported. The tests need
 //! /dev/fuse.
 
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use crate::mounted_fixture::can_mount;
 use crate::mounted_pool::MountedPool;
 
 #[test]
-fn a_listing_that_goes_on_tells_of_no_name_that_is_gone() {
+fn continued_listing_omits_removed_names() {
     if !can_mount() {
         return;
     }
@@ -30,10 +30,10 @@ fn a_listing_that_goes_on_tells_of_no_name_that_is_gone() {
     let order: Vec<_> = names().collect();
     let mut goes_on = names();
     goes_on.next().unwrap();
-    // beyond what was told at once, and within what was read
+    // behind the first reply, and within the names that were read
     let (old, new) = (dir.join(&order[450]), dir.join("new"));
     fs::rename(&old, &new).unwrap();
-    // who looks at one is told of the others along with their names
+    // a lookup of one name brings the attributes of the others
     fs::metadata(dir.join(&order[0])).unwrap();
     assert!(goes_on.by_ref().count() >= 998);
     fs::write(&old, b"").unwrap();
@@ -42,20 +42,20 @@ fn a_listing_that_goes_on_tells_of_no_name_that_is_gone() {
     place.export_and_verify();
 }
 
-/// What has a name is looked at, but not opened.
+/// Looks at a file by its name without opening it.
 fn open_path(path: &Path) -> File {
     rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).unwrap().into()
 }
 
 #[test]
-fn the_kernel_is_told_what_is_stale_and_looks_again() {
+fn stale_inode_makes_the_kernel_look_up_again() {
     if !can_mount() {
         return;
     }
     let place = MountedPool::create("stale");
     let [path, absent] = ["file", "absent"].map(|name| place.mountpoint().join(name));
     fs::write(&path, b"going").unwrap();
-    // that the file was closed is told some time later
+    // the kernel reports the close some time later
     let place = place.remount();
     let file = open_path(&path);
     fs::remove_file(&path).unwrap();
@@ -69,9 +69,9 @@ fn the_kernel_is_told_what_is_stale_and_looks_again() {
     place.export_and_verify();
 }
 
-/// What else there may be than plain files and directories. Devices are for root.
+/// File types other than plain files and directories. Devices need root.
 #[test]
-fn what_somebody_has_mounted_over_it_is_not_taken_away() {
+fn mount_over_a_name_survives_invalidation() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
         return;
     }
@@ -100,14 +100,14 @@ fn create_special_files(dir: &Path) -> Vec<std::path::PathBuf> {
     node(pipe, FileType::Fifo, 0).unwrap();
     node(socket, FileType::Socket, 0).unwrap();
     symlink("where it points", link).unwrap();
-    // what leads to a device may be for nobody here
+    // the path to a device may be unreadable for users here
     let has_device = node(device, FileType::CharacterDevice, rustix::fs::makedev(1, 3)).is_ok();
     fs::write(file, b"precious").unwrap();
     names.into_iter().filter(|name| has_device || !name.ends_with("device")).collect()
 }
 
 #[test]
-fn what_has_no_name_any_more_can_be_looked_at_until_it_is_closed() {
+fn nameless_file_has_attributes_until_closed() {
     if !can_mount() {
         return;
     }
@@ -148,7 +148,7 @@ fn what_has_no_name_any_more_can_be_looked_at_until_it_is_closed() {
 }
 
 #[test]
-fn what_was_replaced_is_freed_when_nobody_looks_any_more() {
+fn replaced_file_is_freed_after_the_last_close() {
     if !can_mount() {
         return;
     }
@@ -182,7 +182,7 @@ fn what_was_replaced_is_freed_when_nobody_looks_any_more() {
 }
 
 #[test]
-fn a_file_that_is_replaced_is_there_all_the_time() {
+fn name_exists_during_replacement() {
     if !can_mount() {
         return;
     }

@@ -1,5 +1,5 @@
-//! A file system that is taken back to a snapshot while programs are in it: what the kernel kept of it
-//! is seen no more, and what is open goes on.
+//! A rollback of a file system that programs use: the kernel shows no stale content, and open files
+//! keep working.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -34,7 +34,7 @@ fn assert_same(now: &TreeState, was: &TreeState) {
     }
 }
 
-/// Whether the kernel asks for attributes before it asks for more differs.
+/// Whether the kernel gets attributes before other requests differs.
 fn assert_stale(why: &std::io::Error) {
     let why = Errno::from_io_error(why);
     assert!(matches!(why, Some(Errno::STALE | Errno::NOENT)), "{why:?}");
@@ -53,7 +53,7 @@ fn rollback(place: &MountedPool, name: &str) {
     }
 }
 
-/// What the snapshot has.
+/// The content of the snapshot.
 fn create_files(dir: &Path) {
     let at = |name: &str| dir.join(name);
     for name in ["stays", "renamed", "emptied", "emptied/below"] {
@@ -84,7 +84,7 @@ fn change_files(dir: &Path) {
 }
 
 #[test]
-fn what_is_in_use_is_taken_back_to_a_snapshot() {
+fn file_system_in_use_is_rolled_back() {
     if !can_mount() {
         return;
     }
@@ -99,7 +99,7 @@ fn what_is_in_use_is_taken_back_to_a_snapshot() {
         let before = read_tree_state(&dir);
 
         change_files(&dir);
-        // what the kernel is asked for it keeps
+        // the kernel caches the results of these requests
         assert_ne!(read_tree_state(&dir), before);
         assert!(!at("gone").exists() && !at("emptied").exists());
 
@@ -112,7 +112,7 @@ fn what_is_in_use_is_taken_back_to_a_snapshot() {
         let listed = File::open(at("stays")).unwrap();
 
         rollback(&place, &name);
-        // names first: who lists a folder has the kernel look at them anew
+        // names first: a listing makes the kernel look them up again
         assert_eq!(fs::read(at("gone")).unwrap(), b"gone as it was");
         assert_eq!(fs::read(at("emptied/below/deep")).unwrap(), b"emptied/below/deep as it was");
         assert_eq!(fs::read(at("replaced")).unwrap(), b"the first");
@@ -135,7 +135,7 @@ fn what_is_in_use_is_taken_back_to_a_snapshot() {
         let said = within.wait_with_output().unwrap();
         assert_eq!(String::from_utf8_lossy(&said.stdout), "stays/inner as it wasinner\n");
         assert_eq!(fs::read(at("stays/more")).unwrap(), b"more\n");
-        // a number that somebody has open is not given to another
+        // the inode number of an open file is not reused
         let made = fs::metadata(at("stays/more")).unwrap().ino();
         assert_ne!(number, made);
         drop((changed, new, kept, listed));
@@ -146,7 +146,7 @@ fn what_is_in_use_is_taken_back_to_a_snapshot() {
 }
 
 #[test]
-fn after_any_changes_the_snapshot_is_what_is_seen() {
+fn rollback_shows_the_snapshot_after_random_changes() {
     if !can_mount() {
         return;
     }
@@ -199,7 +199,7 @@ fn after_any_changes_the_snapshot_is_what_is_seen() {
 }
 
 #[test]
-fn what_programs_are_in_does_not_become_another_file() {
+fn working_directory_never_becomes_another_file() {
     if !can_mount() {
         return;
     }
@@ -208,7 +208,7 @@ fn what_programs_are_in_does_not_become_another_file() {
     let number = fs::metadata(place.mountpoint().join("first")).unwrap().ino();
     create_snapshot(&place, "s");
     fs::remove_file(place.mountpoint().join("first")).unwrap();
-    // numbers are only given again after the pool was taken over
+    // inode numbers are only reused after an import
     let place = place.remount();
     let path = |other: u32| place.mountpoint().join(format!("other{other}"));
     let same = (0..100).find(|other| {
@@ -227,7 +227,7 @@ fn what_programs_are_in_does_not_become_another_file() {
 }
 
 #[test]
-fn what_was_removed_while_somebody_was_in_it_is_there_again() {
+fn removed_working_directory_returns() {
     if !can_mount() {
         return;
     }
@@ -268,7 +268,7 @@ fn what_was_removed_while_somebody_was_in_it_is_there_again() {
 }
 
 #[test]
-fn what_was_kept_for_who_looks_at_it_is_there_again() {
+fn kept_unlinked_inode_returns() {
     if !can_mount() {
         return;
     }
@@ -296,7 +296,7 @@ fn what_was_kept_for_who_looks_at_it_is_there_again() {
         rollback(&place, &format!("s{way}"));
         assert_eq!(links(), [1, 1]);
         assert_eq!(fs::read(&file).unwrap(), b"of the snapshot");
-        // that nobody has them in use any more takes nothing from what is there now
+        // forgetting an inode removes no file of the present content
         drop(looked_at);
         place = place.remount();
         assert_eq!(fs::read(place.mountpoint().join("file")).unwrap(), b"of the snapshot");

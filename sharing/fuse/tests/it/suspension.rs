@@ -1,5 +1,5 @@
 //! Drives that fail under a mounted pool: readers are served, writers wait until the pool is
-//! cleared, or are told, as failmode has it; who waits can be killed. It takes /dev/fuse.
+//! cleared, or get errors, by failmode; a waiting writer can be killed. The tests need /dev/fuse.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use vfs::PoolFileSystem;
 use crate::mounted_fixture::can_mount;
 use crate::mounted_pool::environment;
 
-/// More than there are threads that answer the kernel.
+/// More than the request threads.
 const WRITERS: usize = 24;
 
 struct FaultyMount {
@@ -37,7 +37,7 @@ impl FaultyMount {
         let pool = engine::pool::create_on_devices(&new, &array.devices(), &environment()).unwrap();
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
         let live = PoolFileSystem::open(&pool, &name, now).unwrap();
-        let dir = fixtures::scratch_dir(&format!("standstill-{name}"));
+        let dir = fixtures::scratch_dir(&format!("suspension-{name}"));
         let (mount, _) = fuse::mount_filesystem(
             &live,
             vfs::DoorId::new_unique(),
@@ -49,7 +49,7 @@ impl FaultyMount {
     }
 }
 
-/// Someone who writes a file, with fsync.
+/// A process that writes a file, with fsync.
 fn spawn_writer(dir: &Path, name: &str) -> Child {
     let output = format!("of={}", dir.join(name).display());
     let mut command = Command::new("dd");
@@ -58,7 +58,7 @@ fn spawn_writer(dir: &Path, name: &str) -> Child {
 }
 
 #[test]
-fn writers_wait_and_can_be_killed_and_readers_are_served() {
+fn suspended_pool_serves_readers_and_writers_wait() {
     if !can_mount() {
         return;
     }
@@ -72,8 +72,8 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
         }
         let work = std::panic::AssertUnwindSafe(|| {
             fs::write(dir.join("there"), vec![7; 300_000]).unwrap();
-            // the kernel has one at a time make something in a folder, and who waits for that
-            // cannot be killed: each has one of its own
+            // the kernel lets one process at a time create files in a folder, and the others cannot
+            // be killed while they wait for that: so each has its own folder
             for number in 0..WRITERS {
                 fs::create_dir(dir.join(format!("d{number}"))).unwrap();
             }
@@ -88,7 +88,7 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
             let mut killed = writers.pop().unwrap();
             killed.kill().unwrap();
             assert!(!killed.wait().unwrap().success());
-            // nobody who was to be kept is told that it is
+            // no killed writer reported success
             for each in &mut writers {
                 assert!(each.try_wait().unwrap().is_none());
             }
@@ -129,11 +129,11 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
     assert!(live.reader().find(b"goes-on").unwrap().is_some());
 }
 
-/// What would fail if it were done twice.
+/// Changes that would fail if they were done twice.
 type NonIdempotent = fn(&Path) -> std::io::Result<()>;
 
 #[test]
-fn what_was_done_when_the_drives_failed_is_not_done_again() {
+fn change_before_the_failure_is_not_repeated() {
     if !can_mount() {
         return;
     }
@@ -193,7 +193,7 @@ fn what_was_done_when_the_drives_failed_is_not_done_again() {
 }
 
 #[test]
-fn what_stands_still_can_be_unmounted_by_force() {
+fn suspended_pool_can_be_unmounted_by_force() {
     if !can_mount() {
         return;
     }
@@ -212,7 +212,7 @@ fn what_stands_still_can_be_unmounted_by_force() {
             std::thread::sleep(Duration::from_millis(20));
         }
         assert!(waits.try_wait().unwrap().is_none());
-        // whoever waits for an answer gets an error, and nobody goes on waiting to give him one
+        // every waiting request gets an error, and no thread keeps waiting
         let (sender, unmounted) = std::sync::mpsc::channel();
         let unmounts = scope.spawn(move || {
             let was_free = mounted.unmount();

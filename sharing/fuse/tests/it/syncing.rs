@@ -1,5 +1,5 @@
-//! sync(2) and syncfs(2) of a mounted pool: what was written before outlasts a power cut, and no caller waits for
-//! a pool that is suspended. It takes root, Linux 6.18 and a loop device.
+//! sync(2) and syncfs(2) of a mounted pool: earlier writes survive a power cut, and no caller waits
+//! for a pool that is suspended. The tests need root, Linux 6.18 and a loop device.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsFd;
@@ -22,11 +22,11 @@ use crate::mounted_fixture::can_mount;
 use crate::mounted_pool::environment;
 
 const POOL: &str = "synced";
-/// No txg is written unless somebody asks for it.
+/// No txg is synced without a request.
 const LONG_TXG_TIMEOUT: Duration = Duration::from_hours(1);
 const CLIENT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A mounted pool on a drive whose power can fail, and the thread that writes its txgs.
+/// A mounted pool on a drive whose power can fail, with its sync thread.
 struct SyncMount {
     scratch_dir: PathBuf,
     array: DiskArray,
@@ -95,7 +95,7 @@ impl Drop for SyncMount {
     }
 }
 
-/// Whether the kernel forwards sync(2) to what is mounted there. It must where losetup(8) has a loop device.
+/// Whether the kernel forwards sync(2) to the mount there. It must if losetup(8) has a loop device.
 fn forwards_sync(dir: &Path) -> bool {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let at = |line: &&str| line.split(' ').nth(4) == dir.to_str();
@@ -130,13 +130,13 @@ fn client_writes_and_syncs() {
     let mut mapping = Mapping::new(&open, 100_000).unwrap();
     mapping.write(50_000, b"mapped bytes");
     rustix::fs::syncfs(File::open(dir).unwrap().as_fd()).unwrap();
-    // nobody unmaps it before the power fails
+    // the mapping stays until the power fails
     std::mem::forget(mapping);
     fs::write(&words[1], b"").unwrap();
     std::thread::sleep(CLIENT_TIMEOUT);
 }
 
-/// What a file of the pool has after a power cut that leaves nothing but what was flushed.
+/// The content of a file after a power cut that leaves only flushed data.
 fn read_after_power_cut(storm: &DiskArray, names: &[&str]) -> Vec<Vec<u8>> {
     let journal = storm.journal();
     let found = journal.cut_power(journal.len(), 0).into_iter();
@@ -191,7 +191,7 @@ fn syncfs_fails_while_pool_is_suspended() {
     assert!(place.syncfs());
     fs::write(place.mountpoint().join("file"), vec![8; 300_000]).unwrap();
     place.array.disks()[0].add_fault(Fault::Write(0..128 << 20));
-    // the pool is suspended while it waits, and then before it asks
+    // the pool is suspended while the caller waits, and then before it calls
     for _ in 0..2 {
         assert!(!place.syncfs());
         assert!(place.pool.is_suspended());

@@ -15,7 +15,7 @@ fn create_volume(place: &MountedPool) {
     place.pool.create_volume(&new, 8 << 20, 16 << 10, true).unwrap();
 }
 
-/// Destroys what nobody has open: that it was closed the kernel tells a little later.
+/// Destroys a volume that is not open: the kernel reports the close a little later.
 fn destroy_datasets(place: &MountedPool, names: &[&str]) {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
     let last = Instant::now() + Duration::from_secs(10);
@@ -40,7 +40,7 @@ fn volumes_are_files_that_can_be_written() {
     assert_eq!(names, ["disk"]);
     assert_eq!(fs::metadata(&path).unwrap().len(), 8 << 20);
 
-    // written anew like an image: its size stays
+    // overwritten like an image: its size stays
     let mut image: Vec<u8> = (0..8_u32 << 18).flat_map(u32::to_le_bytes).collect();
     fs::write(&path, &image[..5 << 20]).unwrap();
     image[5 << 20..].fill(0);
@@ -67,14 +67,14 @@ fn volumes_are_files_that_can_be_written() {
     let path = place.mountpoint().join(".zfs/volume/disk");
     let read = fs::read(&path).unwrap();
     let differs = read.iter().zip(&image).position(|(read, wanted)| read != wanted);
-    assert_eq!((read.len(), differs), (image.len(), None), "after the pool was taken over");
+    assert_eq!((read.len(), differs), (image.len(), None), "after the import");
     destroy_datasets(&place, &["tank/disk"]);
     assert!(File::open(&path).is_err());
     place.export_and_verify();
 }
 
 #[test]
-fn a_volume_that_became_another_is_read_anew() {
+fn recreated_volume_is_read_again() {
     if !can_mount() {
         return;
     }
@@ -100,7 +100,7 @@ fn a_volume_that_became_another_is_read_anew() {
 }
 
 #[test]
-fn who_has_a_volume_open_that_is_called_otherwise_has_no_other() {
+fn open_volume_follows_its_rename() {
     if !can_mount() {
         return;
     }
@@ -112,7 +112,7 @@ fn who_has_a_volume_open_that_is_called_otherwise_has_no_other() {
         volume.read_exact_at(&mut bytes, megabyte << 20).map(|()| bytes)
     };
     let open = File::options().read(true).write(true).open(&path).unwrap();
-    // what is only written the kernel keeps nothing of
+    // the kernel caches no pages that were only written
     let fill = |bytes: &[u8]| {
         let volume = OpenOptions::new().write(true).open(&path).unwrap();
         (0..8).for_each(|megabyte| volume.write_all_at(bytes, megabyte << 20).unwrap());
@@ -120,7 +120,7 @@ fn who_has_a_volume_open_that_is_called_otherwise_has_no_other() {
     fill(b"first");
     place.pool.create_snapshots(&["tank/disk@one".to_owned()]).unwrap();
     fill(b"other");
-    // a volume that was taken back is the same
+    // a volume stays the same after a rollback
     place.pool.rollback_dataset("tank/disk").unwrap();
     assert_eq!(&at(&open, 1).unwrap(), b"first");
     open.write_all_at(b"again", 2 << 20).unwrap();
@@ -134,7 +134,7 @@ fn who_has_a_volume_open_that_is_called_otherwise_has_no_other() {
 }
 
 #[test]
-fn a_volume_that_somebody_has_open_is_not_destroyed() {
+fn open_volume_is_not_destroyed() {
     if !can_mount() {
         return;
     }
@@ -146,7 +146,7 @@ fn a_volume_that_somebody_has_open_is_not_destroyed() {
     let both = ["tank/disk@one", "tank/disk"].map(str::to_owned);
     let why = place.pool.destroy_all(&both, false).unwrap_err().to_string();
     assert!(why.contains("busy"), "{why}");
-    // it may be taken back, and stays open
+    // it may be rolled back, and stays open
     place.pool.rollback_dataset("tank/disk").unwrap();
     open.write_all_at(b"again", 0).unwrap();
     let why = place.pool.destroy_all(&both, false).unwrap_err().to_string();

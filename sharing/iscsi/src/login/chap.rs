@@ -87,14 +87,14 @@ impl Challenge {
         Ok(Self { algorithm, identifier, bytes })
     }
 
-    /// Checks the proof of the initiator, and answers its own challenge if it has one.
+    /// Checks the proof of the initiator, and answers the initiator's own challenge if it sent one.
     pub(crate) fn check(&self, chap: &Chap, keys: &Text, answer: &mut Text) -> Result<(), Refused> {
         let (name, proof) = (keys.value("CHAP_N"), keys.value("CHAP_R"));
         let (Some(name), Some(proof)) = (name, proof) else { return Err(Refused) };
         let proof = decode(proof).ok_or(Refused)?;
         let user = chap.initiator();
         let expected = self.algorithm.hash(self.identifier, user.secret(), &self.bytes);
-        // both are compared, so that the time does not tell whether the name was right
+        // both are compared, so that the time does not show whether the name was right
         let is_name = name.as_bytes().ct_eq(user.name().as_bytes());
         let is_proof = proof.ct_eq(&expected);
         if !bool::from(is_name & is_proof) {

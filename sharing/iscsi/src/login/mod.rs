@@ -1,4 +1,4 @@
-//! The login: who the initiator is, which target it wants, and the parameters of its session. No socket.
+//! The login: the initiator's identity, its target, and the parameters of its session. No socket.
 //!
 //! A login goes through the security stage, where the initiator may have to prove its name, and the operational
 //! stage to the full feature phase. Each request carries keys, and the answer to them is sent in the response.
@@ -25,7 +25,7 @@ const MAX_REQUESTS: usize = 64;
 /// A source of random bytes.
 pub(crate) type RandomBytes = fn(&mut [u8]) -> std::io::Result<()>;
 
-/// What a step of the login ends with.
+/// The result of a step of the login.
 pub(crate) enum Step {
     /// The answer, and the stage that both sides go to.
     Answer(Text, Option<Stage>),
@@ -59,12 +59,12 @@ pub(crate) struct Login {
     has_declared: bool,
 }
 
-/// Who logs in, and where to.
+/// The initiator and the target of a login.
 struct Identity {
     initiator: String,
     isid: [u8; 6],
     target: Option<Arc<ActiveTarget>>,
-    /// The proof that is asked for.
+    /// The required proof.
     chap: Option<Chap>,
 }
 
@@ -143,7 +143,7 @@ impl Login {
     fn go_on(&mut self, request: &LoginRequest, answer: Text) -> Result<Step, LoginStatus> {
         let Some(next) = request.next else { return Ok(Step::Answer(answer, None)) };
         if self.require_authentication().is_err() {
-            // the initiator wants to go on, and has not answered the challenge yet
+            // the initiator wants to continue, and has not answered the challenge yet
             return Ok(Step::Answer(answer, None));
         }
         self.security = Security::Done;
@@ -200,7 +200,7 @@ impl Login {
         self.identity.as_ref().and_then(|identity| identity.chap.as_ref())
     }
 
-    /// Refuses to go on where a proof is asked for and was not given.
+    /// Refuses the next stage without a required proof.
     fn require_authentication(&self) -> Result<(), LoginStatus> {
         if self.chap().is_none() || matches!(self.security, Security::Done) {
             return Ok(());

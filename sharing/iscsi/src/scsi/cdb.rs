@@ -186,7 +186,7 @@ impl Command {
             5 => 11,
             _ => return Err(Sense::INVALID_OPCODE),
         };
-        // NACA: there is no auto contingent allegiance here
+        // NACA: auto contingent allegiance is not supported
         if cdb[control] & 0x04 != 0 {
             return Err(Sense::invalid_field(5));
         }
@@ -254,7 +254,7 @@ impl Command {
 
     fn parse_blocks(cdb: &[u8; 16], geometry: &Geometry) -> Parsed {
         let is_short = cdb[0] < 0x20;
-        // RDPROTECT, WRPROTECT, VRPROTECT: there is no protection information
+        // RDPROTECT, WRPROTECT, VRPROTECT: protection information is not supported
         if !is_short && cdb[1] & 0xe0 != 0 && !matches!(cdb[0], 0x34 | 0x90) {
             return Err(Sense::invalid_field(1));
         }

@@ -189,7 +189,7 @@ fn copy_segment(
     Ok(from.end - from.start)
 }
 
-/// Copies a range. What is not mapped in the source is not mapped in the copy.
+/// Copies a range. Ranges that are unmapped in the source stay unmapped in the copy.
 fn copy_range(
     source: &dyn Lun,
     destination: &dyn Lun,

@@ -1,4 +1,4 @@
-//! One command on a unit: whether it may run now, and what it does.
+//! One command on a unit: whether it may run now, and its execution.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -149,7 +149,7 @@ impl Path<'_> {
             Command::ModeSelect { is_long, .. } => {
                 mode::select(is_long, data_out, logical, self.session)
             }
-            // a unit cannot be removed or turned off: what it was told to do before is made durable
+            // a unit cannot be removed or turned off: earlier writes are made durable
             Command::StartStop { starts: false } | Command::Synchronize => {
                 unit.flush().map_err(|error| write_failure(&error))
             }

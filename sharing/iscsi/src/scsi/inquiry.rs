@@ -40,7 +40,7 @@ use super::provisioning::MAX_UNMAP_DESCRIPTORS;
 use super::{LogicalUnit, Sense};
 use crate::target::{PORTAL_GROUP, UnitId};
 
-/// Eight bytes, as the standard has it.
+/// Eight bytes in the form of the standard.
 const VENDOR: &[u8; 8] = b"POOLHOUS";
 const PRODUCT: &[u8; 16] = b"ZFS VOLUME      ";
 const REVISION: &[u8; 4] = b"0001";
@@ -69,7 +69,7 @@ pub(crate) fn inquiry(
     Ok([&[0, page][..], &length.to_be_bytes(), &body].concat())
 }
 
-/// The answer for a unit that is not there.
+/// The answer for a missing unit.
 pub(crate) fn no_unit() -> Vec<u8> {
     standard(0x7f)
 }
@@ -175,7 +175,7 @@ pub(crate) fn read_capacity16(unit: &dyn Lun) -> Vec<u8> {
     bytes[..8].copy_from_slice(&last_block(&geometry).to_be_bytes());
     bytes[8..12].copy_from_slice(&geometry.block_size.to_be_bytes());
     bytes[13] = exponent;
-    // thin provisioned, and what is not mapped reads as zeros
+    // thin provisioned, and unmapped ranges read as zeros
     bytes[14] = 0xc0;
     bytes
 }

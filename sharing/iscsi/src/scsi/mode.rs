@@ -147,7 +147,7 @@ pub(crate) fn select(
         return Err(Sense::PARAMETER_LIST_LENGTH.into());
     }
     if logical.has_write_cache() && !cache {
-        // what was answered while there was a cache is to be as durable as what comes
+        // earlier acknowledged writes are to be as durable as later ones
         logical.unit.flush().map_err(|error| super::execute::write_failure(&error))?;
     }
     logical.set_mode(cache, protection, session);

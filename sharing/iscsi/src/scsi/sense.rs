@@ -16,7 +16,7 @@
 /// Bytes of sense data.
 pub(crate) const SENSE_SIZE: usize = 18;
 
-/// Sense key, additional sense code and qualifier, and what belongs to them.
+/// Sense key, additional sense code and qualifier, with their data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sense {
     key: u8,

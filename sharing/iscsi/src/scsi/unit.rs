@@ -1,4 +1,5 @@
-//! A logical unit with the state that SCSI adds to it: unit attentions, mode parameters, and who reserved it.
+//! A logical unit with the state that SCSI adds to it: unit attentions, mode parameters, and
+//! RESERVE(6).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -81,20 +82,20 @@ impl LogicalUnit {
         Arc::ptr_eq(&self.unit, &target_unit.unit) && self.id == target_unit.id
     }
 
-    /// Adds a session, which is told that the unit may have been reset since it last used it.
+    /// Adds a session, which gets a unit attention that the unit may have been reset.
     pub(crate) fn add_session(&self, session: SessionId, nexus: &Nexus) {
         let attentions = VecDeque::from([Sense::POWER_ON]);
         let row = UnitSession { nexus: nexus.clone(), attentions, copies: VecDeque::new() };
         self.sessions.lock().entry(session).or_insert(row);
     }
 
-    /// Removes a session and what it holds until its end.
+    /// Removes a session and its state.
     pub(crate) fn remove_session(&self, session: SessionId) {
         self.sessions.lock().remove(&session);
         self.release(session);
     }
 
-    /// Has all sessions told of a change, but for the one that made it.
+    /// Notifies all sessions of a change, except the one that made it.
     pub(crate) fn raise(&self, attention: Sense, by: Option<SessionId>) {
         for (session, row) in &mut *self.sessions.lock() {
             if Some(*session) != by {
@@ -103,7 +104,7 @@ impl LogicalUnit {
         }
     }
 
-    /// Has the sessions of some nexuses told of a change.
+    /// Notifies the sessions of some nexuses of a change.
     pub(crate) fn raise_for(&self, nexuses: &[Nexus], attention: Sense) {
         for row in self.sessions.lock().values_mut() {
             if nexuses.contains(&row.nexus) {
@@ -112,7 +113,7 @@ impl LogicalUnit {
         }
     }
 
-    /// The oldest unit attention of a session, which it then has been told of.
+    /// The oldest unit attention of a session; it is then reported.
     pub(crate) fn take_attention(&self, session: SessionId) -> Option<Sense> {
         self.sessions.lock().get_mut(&session)?.attentions.pop_front()
     }
@@ -141,7 +142,7 @@ impl LogicalUnit {
         found.map(|(session, _)| *session).collect()
     }
 
-    /// Whether writes are answered before they are durable.
+    /// Whether writes are acknowledged before they are durable.
     pub(crate) fn has_write_cache(&self) -> bool {
         self.has_write_cache.load(SeqCst)
     }
@@ -156,7 +157,7 @@ impl LogicalUnit {
         self.is_write_protected.load(SeqCst)
     }
 
-    /// Sets the mode parameters that can be changed; the other sessions are told of a change.
+    /// Sets the mode parameters that can be changed; the other sessions are notified.
     pub(crate) fn set_mode(&self, write_cache: bool, write_protection: bool, by: SessionId) {
         let cache = self.has_write_cache.swap(write_cache, SeqCst);
         let protection = self.is_write_protected.swap(write_protection, SeqCst);
@@ -188,7 +189,7 @@ impl LogicalUnit {
         }
     }
 
-    /// A reset of the unit: initiators lose what they set, and are told so.
+    /// A reset of the unit: initiators lose their settings, and are notified.
     pub(crate) fn reset(&self) {
         *self.reserved_by.lock() = None;
         self.has_write_cache.store(true, SeqCst);

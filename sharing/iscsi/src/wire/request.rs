@@ -144,7 +144,7 @@ impl Stage {
 pub struct LoginRequest {
     /// The stage that the initiator wants to go to.
     pub next: Option<Stage>,
-    /// Whether the text goes on in the next request.
+    /// Whether the text continues in the next request.
     pub continues: bool,
     /// The stage.
     pub stage: Stage,
@@ -167,7 +167,7 @@ pub struct LoginRequest {
 pub struct TextRequest {
     /// Whether the negotiation may end with the answer.
     pub is_final: bool,
-    /// Whether the text goes on in the next request.
+    /// Whether the text continues in the next request.
     pub continues: bool,
     /// The initiator task tag.
     pub tag: u32,
@@ -184,7 +184,7 @@ pub struct LogoutRequest {
     pub reason: u8,
     /// The initiator task tag.
     pub tag: u32,
-    /// The connection that is meant by reasons 1 and 2.
+    /// The connection for reasons 1 and 2.
     pub connection_id: u16,
     /// The number of the request.
     pub number: CommandNumber,
@@ -195,7 +195,7 @@ pub struct LogoutRequest {
 pub struct NopOut {
     /// The logical unit, encoded.
     pub lun: [u8; 8],
-    /// The initiator task tag; [`super::NO_TAG`]: no answer is wanted.
+    /// The initiator task tag; [`super::NO_TAG`]: no reply is wanted.
     pub tag: u32,
     /// The number of the request.
     pub number: CommandNumber,

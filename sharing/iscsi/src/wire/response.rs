@@ -102,7 +102,7 @@ pub enum LoginStatus {
     AuthenticationFailure = 0x0201,
     /// The initiator may not use the target.
     AuthorizationFailure = 0x0202,
-    /// There is no such target.
+    /// The target does not exist.
     NotFound = 0x0203,
     /// The versions of both sides have nothing in common.
     UnsupportedVersion = 0x0205,
@@ -110,9 +110,9 @@ pub enum LoginStatus {
     TooManyConnections = 0x0206,
     /// A key is missing.
     MissingParameter = 0x0207,
-    /// There is no such type of session.
+    /// The session type does not exist.
     SessionType = 0x0209,
-    /// There is no such session.
+    /// The session does not exist.
     NoSuchSession = 0x020a,
     /// The target stops, or has too many sessions.
     ServiceUnavailable = 0x0301,
@@ -190,7 +190,7 @@ pub enum Response {
         tag: u32,
         /// Whether the negotiation ends.
         is_final: bool,
-        /// Whether the text goes on in the next response.
+        /// Whether the text continues in the next response.
         continues: bool,
     },
     /// The answer to a logout request.
@@ -267,7 +267,7 @@ impl Response {
             }
             Self::Text { tag, is_final, continues } => {
                 let flags = if is_final { 0x80 } else { 0 } | if continues { 0x40 } else { 0 };
-                // the initiator repeats a tag with its next request, where the text goes on
+                // the initiator repeats a tag with its next request, where the text continues
                 let transfer_tag = if is_final { NO_TAG } else { 0 };
                 HeaderWriter::new(0x24, flags, data_length).u32(16, tag).u32(20, transfer_tag)
             }

@@ -107,7 +107,7 @@ fn tasks_that_wait_for_data_are_aborted() {
 }
 
 #[test]
-fn resets_are_told_to_all_sessions() {
+fn resets_notify_all_sessions() {
     let served = ServedPool::start();
     let (mut one, mut other) = (served.initiator(), served.initiator_with(2, &[]));
     assert_eq!(one.manage(5, NO_TAG), 0);
@@ -179,7 +179,7 @@ fn with_sync_thread(pool: &Pool, work: impl FnOnce()) {
     impl Drop for CloseOnDrop<'_> {
         fn drop(&mut self) {
             self.0.store(true, Ordering::Release);
-            // a suspended pool would wait for ever
+            // a suspended pool would wait forever
             let _ = self.1.close();
         }
     }
@@ -227,7 +227,7 @@ fn commands_wait_for_a_suspended_pool() {
             answered,
             tags.iter().copied().filter(|tag| *tag != tags[3]).collect::<Vec<_>>()
         );
-        // with failmode=continue, and at the end of the server, the initiator is told
+        // with failmode=continue, and at the end of the server, the initiator gets an error
         served.pool.set_pool_property("failmode", "continue").unwrap();
         suspend();
         assert_eq!(initiator.write(&write10(8, 0, 16), &[3; 8192]).check(), (2, 4, 3));

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::initiator::{Initiator, Pdu, read10, write10};
 use crate::served_pool::{ServedPool, options, wait_until};
 
-/// Sends bytes, says that nothing follows, and reads until the target closes the connection.
+/// Sends bytes, ends the stream, and reads until the target closes the connection.
 fn send_and_read_all(mut initiator: Initiator, bytes: &[u8]) {
     // the target may have closed the connection
     let _ = initiator.stream.write_all(bytes);

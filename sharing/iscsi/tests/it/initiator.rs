@@ -1,4 +1,4 @@
-//! An initiator that is written for the tests: it sends what it is told to, right or wrong.
+//! An initiator for the tests: it sends right or wrong PDUs as instructed.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -282,7 +282,7 @@ impl Initiator {
         }
     }
 
-    /// Sends what an R2T asks for.
+    /// Sends the data that an R2T requests.
     pub(crate) fn send_solicited(&mut self, r2t: &Pdu, data: &[u8]) {
         let index = |number: u32| usize::try_from(number).unwrap();
         let (start, end) = (index(r2t.at(40)), index(r2t.at(40) + r2t.at(44)));

@@ -8,7 +8,7 @@ use crate::served_pool::{ServedPool, TARGET, open_unit, options, target, wait_un
 use crate::volume_pool::{SIZE, VOLUME};
 
 #[test]
-fn new_sizes_and_rollbacks_are_told() {
+fn resizes_and_rollbacks_notify_initiators() {
     let served = ServedPool::start();
     served.pool.create_snapshots(&[format!("{VOLUME}@before")]).unwrap();
     let mut initiator = served.initiator();
@@ -27,7 +27,7 @@ fn new_sizes_and_rollbacks_are_told() {
 }
 
 #[test]
-fn reload_keeps_sessions_and_tells_of_units() {
+fn reload_keeps_sessions_and_reports_units() {
     let served = ServedPool::start();
     let other = Target { name: format!("{TARGET}-other"), ..target(&served.unit) };
     served.server.set_targets(vec![target(&served.unit), other]).unwrap();
@@ -43,7 +43,7 @@ fn reload_keeps_sessions_and_tells_of_units() {
     initiator.lun = 3;
     assert_eq!(initiator.attentions(), [(0x29, 0x00)]);
     assert_eq!(initiator.read(&read10(0, 1), 512).status, 0);
-    // the same again disturbs nobody, and what is refused changes nothing
+    // the same again affects no session, and a refused reload changes nothing
     served.server.set_targets(vec![changed.clone()]).unwrap();
     let twice = vec![changed.clone(), changed.clone()];
     assert!(matches!(served.server.set_targets(twice), Err(Error::DuplicateTarget { .. })));

@@ -1,4 +1,4 @@
-//! Logins: names, stages, CHAP both ways, discovery, and what is refused.
+//! Logins: names, stages, CHAP both ways, discovery, and refusals.
 
 use iscsi::{Chap, ChapUser, Target};
 use md5::{Digest, Md5};

@@ -72,7 +72,7 @@ fn kept_reservations_outlast_a_restart() {
         *into.lock() = bytes.map(<[u8]>::to_vec);
         true
     });
-    // without a place for them, a target does not promise to keep them
+    // without a store a target does not accept APTPL
     let mut one = served.initiator();
     assert_eq!(reserve_in(&mut one, 2)[2], 0);
     assert_eq!(reserve_out(&mut one, (0, 0), (0, 11), 1).check(), (5, 0x26, 0));
@@ -98,7 +98,7 @@ fn kept_reservations_outlast_a_restart() {
     assert_eq!(other.write(&write10(0, 0, 1), &[]).status, CONFLICT);
     let mut one = connect(&server, 1);
     one.write(&write10(0, 0, 1), &[1; 512]).good();
-    // a registration that is not to be kept removes what was kept
+    // a registration without APTPL removes the saved ones
     reserve_out(&mut one, (6, 0), (0, 12), 0).good();
     assert_eq!(*kept.lock(), None);
 }

@@ -34,7 +34,7 @@ fn registered() -> Reservations {
 #[test]
 fn access_is_as_the_table_says() {
     let all = registered();
-    // by type: what the holder, another registrant and a stranger may do
+    // by type: the rights of the holder, another registrant and an unregistered initiator
     let table = [
         (WriteExclusive, ["rw", "r", "r"]),
         (ExclusiveAccess, ["rw", "", ""]),

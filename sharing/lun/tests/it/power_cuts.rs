@@ -104,7 +104,7 @@ fn run(step: &Step, unit: &VolumeLun, pool: &Pool) -> (std::ops::Range<u64>, u8,
     }
 }
 
-/// Does all steps, and says what may be there at each point.
+/// Does all steps, and records the possible content at each point.
 fn run_all(steps: &[Step], storm: &DiskArray, unit: &VolumeLun, pool: &Pool) -> Vec<Point> {
     let mut possible: Possible = vec![BTreeSet::from([0]); index(SECTORS)];
     let mut latest = vec![0; index(SECTORS)];

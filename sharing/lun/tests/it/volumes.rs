@@ -98,7 +98,7 @@ fn run_thread(unit: &VolumeLun, thread: u64, ops: &[Op]) -> (Vec<u8>, u64) {
             Op::Unmap { block, count } => {
                 let start = (first + block) * BLOCK;
                 unit.unmap(start..start + count * BLOCK).unwrap();
-                // threads own whole blocks of the volume; only those that lie within are freed
+                // threads own whole blocks of the volume; only those within the range are freed
                 let per = u64::from(VOLUME_BLOCK) / BLOCK;
                 let (from, to) = (block.next_multiple_of(per), (block + count) / per * per);
                 if from < to {
@@ -133,7 +133,7 @@ fn run_thread(unit: &VolumeLun, thread: u64, ops: &[Op]) -> (Vec<u8>, u64) {
     (model, counted)
 }
 
-/// Checks that the extents cover the unit, and that what is not mapped is zeros.
+/// Checks that the extents cover the unit, and that unmapped ranges are zeros.
 fn check_extents(unit: &VolumeLun, whole: &[u8]) {
     let mut at = 0;
     while at < SIZE {
@@ -212,7 +212,7 @@ fn subscribe(unit: &VolumeLun) -> (EventCallback, Events) {
 }
 
 #[test]
-fn resized_volumes_tell_their_initiators() {
+fn resize_notifies_initiators() {
     let (_storm, pool) = create_pool();
     let unit = open(&pool);
     let (_callback, events) = subscribe(&unit);
@@ -282,7 +282,7 @@ fn snapshots_are_read_only_units() {
     assert_eq!(past.flush(), Ok(()));
     let end = SIZE + 512;
     assert_eq!(past.read(SIZE, &mut bytes), Err(Error::OutOfRange { end, size: SIZE }));
-    // it is busy, also for a destroy that could wait, until it is served no more
+    // it is busy, also for a deferred destroy, until it is no longer served
     drop(unit);
     let names = [name.clone()];
     assert!(pool.destroy_all(&names, false).is_err() && pool.destroy_all(&names, true).is_err());

@@ -65,7 +65,7 @@ pub enum ClientOption {
 pub struct InfoRequest {
     /// The name of the export.
     pub export: String,
-    /// The kinds of information that the client asks for.
+    /// The kinds of information that the client requests.
     pub kinds: Vec<u16>,
 }
 
@@ -172,9 +172,9 @@ pub enum OptionError {
     Unsupported = 1,
     /// The payload breaks a rule.
     Invalid = 3,
-    /// There is no such export.
+    /// The export does not exist.
     UnknownExport = 6,
-    /// The option asks for too much.
+    /// The option requests too much.
     TooBig = 9,
 }
 

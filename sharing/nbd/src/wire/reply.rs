@@ -80,7 +80,7 @@ pub struct ExtentStatus {
 /// A chunk of a structured reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Chunk<'a> {
-    /// Nothing: the request is done.
+    /// None: the request is done.
     None,
     /// Data, which the caller sends after the encoded chunk.
     Data {

@@ -18,7 +18,7 @@ use super::{Error, Result};
 /// Begins each request.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
 
-/// What a client asks for.
+/// The command of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Command {
     /// Read a range.
@@ -35,7 +35,7 @@ pub enum Command {
     Cache,
     /// Fill a range with zeros.
     WriteZeroes,
-    /// Tell which parts of a range are mapped.
+    /// Report which parts of a range are mapped.
     BlockStatus,
     /// A command that this server does not know.
     Unknown(u16),
@@ -136,7 +136,7 @@ impl Request {
         if self.command == Command::Write { self.length } else { 0 }
     }
 
-    /// The byte behind the range; none if there is no such number.
+    /// The byte after the range; none on overflow.
     pub fn end(&self) -> Option<u64> {
         self.offset.checked_add(self.length.into())
     }

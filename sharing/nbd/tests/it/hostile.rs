@@ -34,7 +34,7 @@ fn any_piece() -> impl Strategy<Value = Vec<u8>> {
 fn send_and_read_all(mut client: Client, pieces: &[Vec<u8>]) {
     let mut reading = client.stream.try_clone().unwrap();
     std::thread::scope(|threads| {
-        // replies are read meanwhile, lest the server waits for that
+        // replies are read meanwhile: otherwise the server would wait for that
         threads.spawn(move || std::io::copy(&mut reading, &mut std::io::sink()));
         for piece in pieces {
             // the server may have closed the connection

@@ -211,7 +211,7 @@ fn with_sync_thread(pool: &Pool, work: impl FnOnce()) {
     impl Drop for CloseOnDrop<'_> {
         fn drop(&mut self) {
             self.0.store(true, Ordering::Release);
-            // a suspended pool would wait for ever
+            // a suspended pool would wait forever
             let _ = self.1.close();
         }
     }
@@ -253,7 +253,7 @@ fn clients_wait_for_a_suspended_pool() {
         resume(&served);
         assert_eq!(client.reply(waiting).error, 0);
         assert_eq!(client.request((READ, 0), 0, 8192).data(0), [1; 8192]);
-        // with failmode=continue, and at the end of the server, the client is told
+        // with failmode=continue, and at the end of the server, the client gets an error
         served.pool.set_pool_property("failmode", "continue").unwrap();
         suspend(&served);
         let refused = client.write(FUA, 0, &[3; 8192]);

@@ -1,4 +1,4 @@
-//! The handshake: what clients learn of exports, and how mistakes are answered.
+//! The handshake: the facts that clients get about exports, and the replies to mistakes.
 
 use std::io::Write;
 

@@ -40,7 +40,7 @@ fn failed_requests_have_errors_of_the_protocol() {
     assert_eq!(client.request((BLOCK_STATUS, 0), 0, 0).error, EINVAL);
     let unknown = client.request((77, 0), 0, 0);
     assert_eq!((unknown.error, &unknown.message[..]), (EINVAL, "unknown command"));
-    // nothing was written, and the connection goes on
+    // nothing was written, and the connection continues
     assert_eq!(client.request((READ, 0), 0, 1024).data(0), [0; 1024]);
     assert_eq!(client.request((READ, 0), 0, 0).error, 0);
     assert_eq!(client.write(0, 0, &[]).error, 0);

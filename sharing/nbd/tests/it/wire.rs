@@ -1,4 +1,4 @@
-//! Messages of clients, parsed: what was printed is found again, and no bytes cause a panic.
+//! Messages of clients: printed messages parse to their input, and no bytes cause a panic.
 
 use nbd::wire::Error;
 use nbd::wire::handshake::{ClientFlags, OptionHeader};

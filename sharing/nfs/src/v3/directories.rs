@@ -14,7 +14,7 @@ use crate::wire::v3::{self, Attributes, CreateHow, DirName, NewNode, ReadDir, VE
 
 /// Bytes of a result of READDIR beside its entries: status, attributes, verifier, the end of the list.
 const LIST_OVERHEAD: usize = 4 + 88 + VERIFIER_LEN + 8;
-/// The least bytes that a client may ask for.
+/// The least bytes that a client may request.
 const MIN_LIST_BYTES: usize = 512;
 
 impl Exchange<'_> {

@@ -164,7 +164,7 @@ impl Exchange<'_> {
         self.write_attributes(&node);
         self.writer.u32(MAX_LINKS);
         self.writer.count(max_name);
-        // names are not cut, only root gives files away, case is told apart and kept
+        // names are not truncated, only root changes owners, case is distinguished and preserved
         for value in [true, true, !is_exact, true] {
             self.writer.bool(value);
         }
@@ -172,7 +172,7 @@ impl Exchange<'_> {
     }
 }
 
-/// The stability that a WRITE asks for.
+/// The requested stability of a WRITE.
 pub(crate) fn to_stability(stable: StableHow) -> Stability {
     match stable {
         StableHow::Unstable => Stability::Unstable,
@@ -180,7 +180,7 @@ pub(crate) fn to_stability(stable: StableHow) -> Stability {
     }
 }
 
-/// The stability that a WRITE is answered with.
+/// The stability in the reply of a WRITE.
 pub(crate) fn to_stable_how(stability: Stability) -> StableHow {
     match stability {
         Stability::Unstable => StableHow::Unstable,
@@ -196,7 +196,7 @@ pub(crate) fn space(request: &crate::request::Request<'_>, node: &Node) -> Resul
     }
 }
 
-/// The size of a dataset as statfs(2) shows it: what it has and what it may still have.
+/// The size of a dataset in statfs(2): its used and available space.
 pub(crate) fn total_space(space: DatasetSpace) -> u64 {
     space.referenced.checked_add(space.available).expect("a pool below 16 EiB")
 }

@@ -23,7 +23,7 @@ use crate::wire::xdr::Writer;
 
 pub(crate) use replay::{ReplayCache, ReplayKey, Turn};
 
-/// The mode of a new file whose client does not say one.
+/// The default mode of a new file.
 const DEFAULT_FILE_MODE: u32 = 0o644;
 const DEFAULT_DIR_MODE: u32 = 0o755;
 
@@ -67,8 +67,9 @@ fn to_v3_status(status: Status) -> Status {
     }
 }
 
-/// Writes what follows the status of a failure: attributes that are not known. A client that looked up a name in vain
-/// gets those of the directory, so that it need not ask again as long as they are the same.
+/// Writes the body after the status of a failure: attributes that are not known. A client whose
+/// lookup failed gets those of the directory, so that it need not look up again as long as they are
+/// the same.
 fn write_failure(request: &Request<'_>, procedure: &Procedure<'_>, writer: &mut Writer) {
     let absent = match procedure {
         Procedure::Lookup(at) => {
@@ -144,7 +145,7 @@ impl Exchange<'_> {
     }
 }
 
-/// The attributes to set, of those of NFSv3.
+/// The attributes to set, in the form of NFSv3.
 fn to_set_attributes(set: &v3::SetAttributes) -> SetAttributes {
     let time = |time| match time {
         v3::SetTime::Keep => None,

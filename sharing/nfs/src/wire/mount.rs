@@ -32,7 +32,7 @@ pub enum Procedure<'a> {
 }
 
 impl<'a> Procedure<'a> {
-    /// The procedure of a number; none: there is no such procedure.
+    /// The procedure of a number; none if it does not exist.
     pub fn parse(number: u32, arguments: &'a [u8]) -> Result<Option<Self>> {
         let mut reader = Reader::new(arguments);
         Ok(Some(match number {

@@ -19,7 +19,7 @@ const MAX_TARGET: usize = 4096;
 /// Bytes of a cookie verifier, a create verifier and a write verifier.
 pub const VERIFIER_LEN: usize = 8;
 
-/// A point in time, as NFSv3 has it.
+/// A point in time, in the form of NFSv3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Time {
     /// Seconds since 1970, until 2106.
@@ -108,7 +108,7 @@ pub enum CreateHow {
     Exclusive([u8; VERIFIER_LEN]),
 }
 
-/// The stability that a WRITE asks for.
+/// The requested stability of a WRITE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StableHow {
     /// In memory.
@@ -171,7 +171,7 @@ pub enum Procedure<'a> {
 }
 
 impl<'a> Procedure<'a> {
-    /// The procedure of a number; none: there is no such procedure. A WRITE has at most `max_data` bytes.
+    /// The procedure of a number; none if it does not exist. A WRITE has at most `max_data` bytes.
     pub fn parse(number: u32, arguments: &'a [u8], max_data: usize) -> Result<Option<Self>> {
         let mut reader = Reader::new(arguments);
         let r = &mut reader;
@@ -242,7 +242,7 @@ fn parse_write<'a>(reader: &mut Reader<'a>, max_data: usize) -> Result<Procedure
     let (file, offset, count) = (handle(reader)?, reader.u64()?, reader.u32()?);
     let stable = StableHow::from_number(reader.u32()?)?;
     let data = reader.opaque(max_data)?;
-    // the count and the length of the data say the same
+    // the count and the length of the data must be equal
     let count = usize::try_from(count).map_err(|_| Error::TooShort)?;
     let data = data.get(..count).ok_or(Error::TooShort)?;
     Ok(Procedure::Write { file, offset, stable, data })
@@ -281,7 +281,7 @@ impl<'a> ReadDir<'a> {
         // cookies stay valid while names come and go: the verifier is always 0
         reader.fixed::<VERIFIER_LEN>()?;
         if is_plus {
-            // the bytes of names alone: the limit of the whole result says more
+            // the bytes of names alone; the limit of the whole result is larger
             reader.u32()?;
         }
         Ok(Self { dir, cookie, max_bytes: reader.u32()?, is_plus })
@@ -423,8 +423,8 @@ impl Attributes {
         }
     }
 
-    /// Writes the attributes before and after a change (`wcc_data`). Clients drop what they cached if the attributes
-    /// before are not those they know.
+    /// Writes the attributes before and after a change (`wcc_data`). Clients drop their caches if
+    /// the attributes before differ from theirs.
     pub fn write_change(before: Option<&Self>, after: Option<&Self>, writer: &mut Writer) {
         writer.bool(before.is_some());
         if let Some(before) = before {

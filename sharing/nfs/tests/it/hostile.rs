@@ -31,7 +31,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 50, ..ProptestConfig::default() })]
 
     #[test]
-    fn hostile_requests_harm_nobody(
+    fn hostile_requests_do_no_harm(
         calls in prop::collection::vec((0..24_u32, any_arguments()), 1..12),
         operations in prop::collection::vec((0..80_u32, any_arguments()), 1..12),
         noise in prop::collection::vec(any::<u8>(), 0..200),

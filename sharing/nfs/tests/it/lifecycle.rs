@@ -33,7 +33,7 @@ fn handles_survive_restart() {
 }
 
 #[test]
-fn reload_ends_what_is_no_longer_exported() {
+fn reload_ends_removed_exports() {
     let lease = Duration::ZERO;
     let served = ServedPool::start_with(ServerOptions { lease, ..options() });
     let mut client = V3Client::mount(served.address(), "/tank").unwrap();
@@ -85,7 +85,7 @@ fn handles_wait_for_their_pool_after_start() {
 }
 
 #[test]
-fn status_tells_clients_and_bytes() {
+fn status_counts_clients_and_bytes() {
     let served = ServedPool::start();
     let mut client = V3Client::mount(served.address(), "/tank").unwrap();
     let root = client.root.clone();

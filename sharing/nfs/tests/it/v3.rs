@@ -202,7 +202,7 @@ fn rules_squash_users_and_forbid_writes() {
     client.rpc.uid = 1000;
     let made = client.create(&root, "user", 0o400).unwrap();
     assert_eq!(client.attributes(&made).unwrap().uid, 1000);
-    // the owner writes whatever the mode says: its program has the file open
+    // the owner writes whatever the mode is: its program has the file open
     client.write(&made, 0, FILE_SYNC, b"data").unwrap();
     client.rpc.uid = 1001;
     assert_eq!(client.write(&made, 0, FILE_SYNC, b"data").map(drop), Err(Status::ACCESS));

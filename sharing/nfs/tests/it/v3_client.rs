@@ -57,7 +57,7 @@ impl V3Client {
         Ok(Self { rpc, root })
     }
 
-    /// Calls a procedure. Returns what follows the status.
+    /// Calls a procedure. Returns the body after the status.
     pub(crate) fn call(&mut self, procedure: u32, arguments: &[u8]) -> Outcome<Vec<u8>> {
         let result = self.rpc.call((100_003, 3, procedure), arguments);
         split_status(&result)

@@ -13,7 +13,7 @@ fn connected(served: &ServedPool) -> (V4Client, Vec<u8>) {
     (client, root)
 }
 
-/// The names of a directory, with their inode numbers and those of what is mounted on them.
+/// The names of a directory, with their inode numbers and those of the mounts on them.
 fn list(client: &mut V4Client, dir: &[u8]) -> Vec<(String, u64, u64)> {
     let (mut all, mut cookie) = (Vec::new(), 0);
     loop {

@@ -7,7 +7,7 @@ use super::{PoolFileSystem, Vnode};
 use crate::{AccessChecks, Context, Error, Result};
 
 impl PoolFileSystem {
-    /// The facts of an inode that access checks ask.
+    /// The facts of an inode for access checks.
     pub(super) fn target(&self, ino: Ino) -> Result<Target> {
         match Self::vnode(ino)? {
             Vnode::File(..) => match self.file(ino).and_then(|file| Ok(file.access_target()?)) {

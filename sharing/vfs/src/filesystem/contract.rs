@@ -1,7 +1,7 @@
 //! The contract of file protocols, kept by a file system of an imported pool.
 //!
-//! Each request checks permissions, changes the file by a method of `write.rs`, and waits for a suspended
-//! pool where its context says so.
+//! Each request checks permissions, changes the file by a method of `write.rs`, and waits for a
+//! suspended pool if its context allows that.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -508,7 +508,8 @@ impl PoolFileSystem {
         self.change(context, (ino, kind), || self.retry_once(context, apply, settle))
     }
 
-    /// Drops the set-ID bits of a file whose blocks an unprivileged caller arranges. Returns its inode.
+    /// Drops the set-ID bits of a file whose blocks an unprivileged caller allocates or frees.
+    /// Returns its inode.
     fn prepare_arrangement(&self, context: &Context<'_>, file: &OpenFile) -> Result<Ino> {
         let ino = file.ino()?;
         if !context.credentials.has(posix::Capability::FileSetId) {

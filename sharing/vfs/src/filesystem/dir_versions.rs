@@ -1,9 +1,10 @@
-//! Whether names came, went or moved in a directory, for whoever keeps what was listed there.
+//! Versions of directories: they change when names are added, removed or renamed, for caches of
+//! listings.
 
 use posix::Ino;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// So many are told apart. That directories share one costs a look too many at most.
+/// The number of versions. Two directories that share one cost a needless read at most.
 const BUCKETS: u64 = 256;
 
 /// How often the names of directories were changed.
@@ -32,11 +33,11 @@ impl DirVersions {
         }
     }
 
-    /// Does what may change names in directories.
+    /// Runs a change of names in directories.
     pub(super) fn bump_after<T>(&self, dirs: &[Ino], work: impl FnOnce() -> T) -> T {
         let done = work();
-        // afterwards, as who lists them meanwhile takes what was there before for the newest; and
-        // whatever is said to have come of it, as what failed may have been done in part
+        // afterwards, because a concurrent listing could record the old names under the newest
+        // version; and regardless of the result, because a failed change may have been done in part
         for lane in dirs.iter().filter_map(|dir| self.bucket(*dir)) {
             lane.fetch_add(1, Ordering::AcqRel);
         }

@@ -1,4 +1,5 @@
-//! What the doors into one file system share: the bus of changes, locks, open files and leases.
+//! The state that the doors into one file system share: the bus of changes, locks, open files and
+//! leases.
 //!
 //! A request that changes a file goes through three steps, in this order:
 //!
@@ -8,8 +9,8 @@
 //! announce  tells the other doors
 //! ```
 //!
-//! A change is announced whatever came of the work: a request that failed may have done a part, or everything but the
-//! commit. A door that looks something up again for nothing loses little.
+//! A change is announced whatever its result is: a failed request may have done a part, or
+//! everything except the commit. A needless lookup by another door costs little.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use crate::locks::LockTable;
 use crate::shares::{Access, OpenId, OpenTable, ShareMode};
 use crate::{Context, DoorId, Result, change_version, control_dir};
 
-/// A client that does not answer the recall of a lease for so long loses it, as with SMB.
+/// A client that does not answer the recall of a lease in this time loses it, as with SMB.
 const REVOKE_AFTER: Duration = Duration::from_secs(35);
 
 /// The shared state.
@@ -73,7 +74,7 @@ impl PoolFileSystem {
         Ok(begun?)
     }
 
-    /// Changes a file, and tells the other doors.
+    /// Changes a file, and notifies the other doors.
     pub(super) fn change<T>(
         &self,
         context: &Context<'_>,
@@ -86,7 +87,7 @@ impl PoolFileSystem {
         result
     }
 
-    /// Adds a name to a directory, and tells the other doors.
+    /// Adds a name to a directory, and notifies the other doors.
     pub(super) fn add_entry<T>(
         &self,
         context: &Context<'_>,
@@ -99,7 +100,7 @@ impl PoolFileSystem {
         result
     }
 
-    /// Removes a name from a directory, and tells the other doors.
+    /// Removes a name from a directory, and notifies the other doors.
     pub(super) fn remove_entry<T>(
         &self,
         context: &Context<'_>,
@@ -120,7 +121,7 @@ impl PoolFileSystem {
         result
     }
 
-    /// Renames, and tells the other doors.
+    /// Renames, and notifies the other doors.
     pub(super) fn move_entry<T>(
         &self,
         context: &Context<'_>,
@@ -173,12 +174,13 @@ impl PoolFileSystem {
         if !changes.has_subscribers_besides(door) {
             return;
         }
-        // a file that is gone has no version any more: the time tells it from all before
+        // a removed file has no version: the time differs from all earlier versions
         let ctime = self.attributes_or_unlinked(ino).map_or_else(|_| self.now(), |now| now.ctime);
         changes.publish(&Change { ino, kind: kind(), version: change_version(ctime), door });
     }
 
-    /// Tells all doors that `.zfs` may have come or gone in the root (the property `snapdir`).
+    /// Notifies all doors that `.zfs` may have appeared or disappeared in the root (the property
+    /// `snapdir`).
     pub fn announce_control_dir(&self) {
         let ino = self.root_ino();
         let version = self.attributes_or_unlinked(ino).map_or(0, |now| change_version(now.ctime));
@@ -200,7 +202,7 @@ impl PoolFileSystem {
 }
 
 impl RegisteredOpen {
-    /// Changes what the open is for, unless another client denies that.
+    /// Changes the access of the open, unless another client denies that.
     pub(super) fn change(&self, context: &Context<'_>, open: OpenMode) -> Result<()> {
         Ok(self.opens.change(self.ino, self.id, share_mode(context, open))?)
     }

@@ -1,4 +1,5 @@
-//! File handles of a file system: from inode numbers, which belong to this process, to what the pool stores, and back.
+//! File handles of a file system: from inode numbers, which belong to this process, to stored
+//! identities, and back.
 
 use posix::Ino;
 use units::Guid;

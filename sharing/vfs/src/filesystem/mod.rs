@@ -56,7 +56,7 @@ struct Inner {
     volumes: VolumeTable,
     dir_versions: DirVersions,
     unlinked: UnlinkedInodes,
-    /// Doors that know inodes until they forget them, and ask for those that lost their names.
+    /// Doors that know inodes until they forget them, and use those that lost their names.
     unlinked_keepers: AtomicUsize,
     /// Number of times that a file got capabilities, plus 1.
     capability_version: AtomicU64,
@@ -69,8 +69,8 @@ struct Inner {
     is_noatime: AtomicBool,
 }
 
-/// A door that asks for inodes without names. Once all such doors are closed, the space of removed files is freed
-/// at once.
+/// A door that uses inodes without names. Once all such doors are closed, the space of removed
+/// files is freed at once.
 pub struct UnlinkedKeeper(PoolFileSystem);
 
 impl Drop for UnlinkedKeeper {
@@ -207,8 +207,8 @@ impl PoolFileSystem {
         self.fsync_all()
     }
 
-    /// Commits all changes if the dataset has sync=always: after a change that is done and whose commit
-    /// failed ([`Reason::NotCommitted`]).
+    /// Commits all changes if the dataset has sync=always. A change that is done and whose commit
+    /// failed gives [`Reason::NotCommitted`].
     pub fn commit_if_sync_always(&self) -> Result<()> {
         Ok(self.0.files().commit_if_sync_always()?)
     }
@@ -367,7 +367,7 @@ impl PoolFileSystem {
         }
     }
 
-    /// The value of an extended attribute; none if there is no such attribute.
+    /// The value of an extended attribute; none if it does not exist.
     pub(super) fn xattr_unchecked(&self, number: Ino, name: &[u8]) -> Result<Option<Vec<u8>>> {
         match Self::vnode(number)? {
             Vnode::File(..) => Ok(self.file(number)?.xattr(name)?),
@@ -383,7 +383,7 @@ impl PoolFileSystem {
         }
     }
 
-    /// Keeps inodes that lose their names, for a door that asks for them until it forgets them.
+    /// Keeps inodes that lose their names, for a door that uses them until it forgets them.
     pub fn keep_unlinked(&self) -> UnlinkedKeeper {
         self.0.unlinked_keepers.fetch_add(1, Ordering::Relaxed);
         UnlinkedKeeper(self.clone())

@@ -27,7 +27,7 @@ pub struct OpenDir {
     fs: PoolFileSystem,
     ino: Ino,
     vnode: Vnode,
-    /// Which of those that may have had its number it is.
+    /// Its generation, which distinguishes it from earlier users of its number.
     generation: u64,
     /// Whether listing it leaves the atime alone (O_NOATIME).
     is_noatime: bool,
@@ -63,7 +63,8 @@ impl OpenDir {
         Self { is_noatime: true, ..self }
     }
 
-    /// Shows the names from a cookie on to `visit`, until it says false: such a name comes again.
+    /// Calls `visit` with the names from a cookie on, until it returns false: that name comes
+    /// again.
     pub fn visit_from(&self, cookie: u64, visit: &mut dyn FnMut(&DirEntry) -> bool) -> Result<()> {
         if cookie == 0 {
             self.update_atime();
@@ -73,7 +74,7 @@ impl OpenDir {
         batch.visit_from((cookie, version), &mut |at| self.read_batch(at), visit)
     }
 
-    /// Sets the atime as the dataset wants it, when somebody begins to list the directory.
+    /// Sets the atime by the dataset's rule at the start of a listing.
     fn update_atime(&self) {
         if self.is_noatime || self.fs.is_noatime() {
             return;
@@ -87,13 +88,13 @@ impl OpenDir {
         }
     }
 
-    /// Whether its names are changed by nobody but who changes them there ([`PoolFileSystem::is_stored_dir`]).
+    /// Whether its names change only through the file system ([`PoolFileSystem::is_stored_dir`]).
     pub fn is_stored_dir(&self) -> bool {
         PoolFileSystem::is_stored_dir(self.ino)
     }
 
-    /// The attributes of an item, for protocols that give them along with the names. None: it is to be
-    /// looked up, and who does is told what is wrong with it.
+    /// The attributes of an item, for protocols that return them with the names. None: the client
+    /// looks the name up, and gets the error then.
     pub fn attributes(&self, item: &DirEntry) -> Option<Attributes> {
         if item.needs_lookup { None } else { self.fs.attributes_unchecked(item.ino).ok() }
     }

@@ -47,10 +47,9 @@ enum Backing {
     Writable(WritableFile),
     /// A file of a snapshot.
     Snapshot(Arc<FileReader>),
-    /// A volume, looked up anew each time: it may have been taken back to a snapshot, or be called
-    /// otherwise by now.
+    /// A volume, looked up at each request: it may have been rolled back or renamed.
     Volume(#[expect(dead_code, reason = "its end tells that the volume is closed")] DatasetHold),
-    /// A file that is no more, as its file system was taken back to a snapshot.
+    /// A file that a rollback of its file system removed.
     Stale,
 }
 
@@ -58,7 +57,7 @@ enum Backing {
 struct WritableFile {
     readahead: Mutex<Readahead>,
     content: Content,
-    /// Which of those that may have had its number it is.
+    /// Its generation, which distinguishes it from earlier users of its number.
     generation: u64,
     _hold: UnlinkedHold,
 }
@@ -66,7 +65,7 @@ struct WritableFile {
 /// A file stays although it may lose its last name, until this is dropped.
 pub struct UnlinkedHold {
     object: ObjectId,
-    /// Where it is held: others may take their place in the file system.
+    /// The place of its hold: other inodes may take its place in the file system.
     files: OpenFileSystem,
 }
 
@@ -90,7 +89,7 @@ impl OpenFile {
         Ok(Self { is_atime_due, ..Self::with_backing(live, number, backing, rollbacks) })
     }
 
-    /// A file without a name that is held already.
+    /// A file without a name that has a hold already.
     pub(super) fn from_tmpfile(
         live: &PoolFileSystem,
         files: &OpenFileSystem,
@@ -128,7 +127,7 @@ impl OpenFile {
         }
     }
 
-    /// The same file, opened so.
+    /// The same file with another open mode.
     #[must_use]
     pub(super) fn with_mode(self, mode: OpenMode) -> Self {
         Self { mode, ..self }
@@ -140,7 +139,7 @@ impl OpenFile {
         Self { registered: Some(registered), ..self }
     }
 
-    /// Changes how the file is open, and what its entry in the table of opens says.
+    /// Changes the open mode of the file, and of its entry in the table of opens.
     pub(super) fn change_registration(
         &mut self,
         context: &Context<'_>,
@@ -164,13 +163,13 @@ impl OpenFile {
         Self { is_atime_due: false, is_noatime: true, ..self }
     }
 
-    /// Whether reading was to be noted (atime) when it was opened: whoever keeps what was read before
-    /// must ask for it once more.
+    /// Whether reads set the atime when it was opened: a client with cached pages must then read
+    /// them once more.
     pub fn is_atime_due(&self) -> bool {
         self.is_atime_due
     }
 
-    /// Whether it is a volume, which others may change than who asks here.
+    /// Whether it is a volume, which other writers than this client may change.
     pub fn is_volume(&self) -> bool {
         matches!(self.opened().backing, Backing::Volume(_))
     }
@@ -243,7 +242,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Reads bytes from `offset` on; gives how many: fewer than there is room for at the end.
+    /// Reads bytes from `offset` on; returns the number: fewer than the buffer at the end.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         let length = into.len();
         let opened = self.opened();
@@ -262,7 +261,7 @@ impl OpenFile {
         self.update_atime();
         let beyond = ahead.lock().next_prefetch(offset, length);
         if let Some(beyond) = beyond {
-            // looked up anew: what was opened does not know how long it is by now
+            // looked up again: the open handle does not know the present size
             if let Ok(content) = self.fs.content(self.ino) {
                 self.fs.0.prefetch_workers.handle().queue_warming(content, beyond);
             }
@@ -270,7 +269,7 @@ impl OpenFile {
         Ok(content.read(offset, into)?)
     }
 
-    /// Notes that the file was read; more than once a second would tell nobody more.
+    /// Sets the atime after a read, at most once a second.
     fn update_atime(&self) {
         let now = self.fs.now();
         if self.is_noatime || self.fs.is_noatime() {
@@ -285,7 +284,7 @@ impl OpenFile {
         }
     }
 
-    /// The first byte from `from` on that is not in a hole; none if there is no such byte.
+    /// The first byte from `from` on that is not in a hole; none if there is only a hole.
     pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
         match &self.opened().backing {
             Backing::Snapshot(reader) => reader.next_data(from),

@@ -1,7 +1,7 @@
-//! A file system whose content is replaced while it is in use: by a rollback, or by a forced receive.
+//! Replaces the content of a file system in use: by a rollback, or by a forced receive.
 //!
-//! The names and inodes that differ are computed before a rollback, so that a mount invalidates only these in the
-//! kernel. Open files go on with the new content, as far as that has them.
+//! The names and inodes that differ are computed before a rollback, so that a mount invalidates
+//! only these in the kernel. Open files continue with the new content, if it has them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -15,17 +15,17 @@ use super::{HEAD, PoolFileSystem};
 use crate::vnode::Vnode;
 use crate::{DoorId, Error, Result};
 
-/// Requests under way did not end, so the content of the file system was not replaced.
+/// Running requests did not end, so the content of the file system was not replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("requests of clients are still under way")]
+#[error("requests of clients are still running")]
 pub struct RequestsPending;
 
 /// Something that is another than it was.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invalidation {
-    /// A file of any kind, or one that is no more.
+    /// A file of any type, or one that no longer exists.
     Inode(Ino),
-    /// What a name names, if anything.
+    /// The object of a name, if it exists.
     Entry {
         /// The directory's number.
         dir: Ino,
@@ -35,12 +35,12 @@ pub enum Invalidation {
 }
 
 impl PoolFileSystem {
-    /// What will be another when the file system is what `snapshot`, one of its own by its full name,
-    /// has. Nobody may change it meanwhile.
+    /// The differences between the file system and `snapshot`, one of its own by its full name. The
+    /// file system must not change meanwhile.
     ///
     /// # Errors
     ///
-    /// What cannot be read, and [`Error::InoReused`].
+    /// Unreadable objects, and [`Error::InoReused`].
     pub fn rollback_invalidations(&self, snapshot: &str) -> Result<Vec<Invalidation>> {
         let held = &self.0.pool;
         held.sync()?;
@@ -55,8 +55,8 @@ impl PoolFileSystem {
     /// Runs work that may replace the content of the file system: a rollback, or a forced receive. Requests of all
     /// doors wait meanwhile, and then see the new content. Open files are opened again at their next use.
     ///
-    /// `door` learns by itself of the change; the others are told that everything may have changed. Returns the
-    /// result of the work, and whether the content was replaced.
+    /// `door` learns of the change by itself; the others are notified that everything may have
+    /// changed. Returns the result of the work, and whether the content was replaced.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ struct ObjectState<'a> {
 }
 
 impl ObjectState<'_> {
-    /// Which of the files that may have had its number it is; none: it is no file.
+    /// Which of the files that may have had its number it is; none: it is not a file.
     fn generation(&self) -> Result<Option<u64>> {
         if self.kind == ObjectKind::None {
             return Ok(None);
@@ -133,7 +133,7 @@ impl ObjectState<'_> {
         Ok(Some(self.files.stat(self.id)?.generation))
     }
 
-    /// What names in it name, if it is a directory.
+    /// The objects of its names, if it is a directory.
     fn entries(&self) -> Result<BTreeMap<Vec<u8>, u64>> {
         let mut names = BTreeMap::new();
         if self.kind == ObjectKind::Directory {

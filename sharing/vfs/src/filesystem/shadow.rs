@@ -62,7 +62,7 @@ mod tests {
         ] {
             assert_eq!(gmt_name(created), name);
         }
-        // a pool may say any time: the name is odd, and nothing overflows
+        // a pool may store any time: the name is then odd, but nothing overflows
         assert!(gmt_name(u64::MAX).starts_with("@GMT-5845540"));
     }
 

@@ -1,4 +1,4 @@
-//! The snapshots of a file system that somebody looked into.
+//! The snapshots of a file system that clients have looked into.
 
 use engine::files::FileSystemReader;
 use engine::pool::{Pool, Snapshot};
@@ -7,8 +7,8 @@ use parking_lot::RwLock;
 use crate::vnode::DatasetIndex;
 use crate::{Error, Result};
 
-/// The snapshots that have a place, which they keep: one that is made anew under an old name gets
-/// another.
+/// The snapshots with an index, which they keep: a new snapshot with an old name gets another
+/// index.
 #[derive(Default)]
 pub(super) struct SnapshotTable(RwLock<Vec<KnownSnapshot>>);
 

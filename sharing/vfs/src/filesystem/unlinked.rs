@@ -1,12 +1,12 @@
 //! Inodes without a name that a door still knows.
 //!
-//! The kernel keeps inodes of a mount that it has looked up, until it sends FORGET: a process may work in
-//! a removed directory, or may be about to open a file whose name was just given to another one. Such a
-//! process is told the attributes that the inode had, with no links.
+//! The kernel keeps inodes of a mount until it sends FORGET: a process may work in a removed
+//! directory, or may be about to open a file whose name was just given to another one. Such a
+//! process gets the attributes that the inode had, with no links.
 //!
-//! A file whose name was given to another, and a special file, is held ([`UnlinkedHold`]), so that every
-//! request still works on it. Of a plain file that was removed, and of a directory, only the attributes are
-//! known: a hold on each would make removing many files take a third longer.
+//! A file whose name was given to another, and a special file, gets a hold ([`UnlinkedHold`]), so
+//! that every request still works on it. Of a removed plain file and of a directory only the
+//! attributes are kept: a hold on each would make removing many files take a third longer.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -66,7 +66,7 @@ impl UnlinkedInodes {
         drop(gone);
     }
 
-    /// Empties the table. Returns the directories: nothing is held of these.
+    /// Empties the table. Returns the directories: they have no holds.
     pub(super) fn drain(&self) -> Vec<Ino> {
         let all = std::mem::take(&mut *self.0.lock()).entries;
         let dirs = all.values().filter(|gone| gone.attributes.kind == FileType::Directory);

@@ -1,4 +1,4 @@
-//! The volumes just below a file system, each shown as a file that can be written, and whose size
+//! The child volumes of a file system, each shown as a file that can be written, and whose size
 //! stays.
 
 use engine::pool::{DatasetHold, OpenVolume, Pool};
@@ -9,15 +9,15 @@ use super::PoolFileSystem;
 use crate::vnode::{DatasetIndex, Vnode};
 use crate::{Error, Reason, Result, attributes};
 
-/// The volumes that have a place, which they keep: one that is made anew under an old name gets
-/// another, so that who has the old one open does not write to it.
+/// The volumes with an index, which they keep: a new volume with an old name gets
+/// another, so that a client with the old one open does not write to it.
 #[derive(Default)]
 pub(super) struct VolumeTable(RwLock<Vec<VolumeKey>>);
 
 /// A volume: its name below the file system, and its guid.
 type VolumeKey = (String, u64);
 
-/// Who may read and write volumes: root, as with the devices that OpenZFS makes of them.
+/// The owner of volumes: root, as with the devices of OpenZFS.
 const VOLUME_MODE: u32 = 0o600;
 
 impl VolumeTable {
@@ -33,7 +33,7 @@ impl VolumeTable {
         if place < DatasetIndex::LIMIT { Ok(DatasetIndex(place)) } else { Err(Error::InoOverflow) }
     }
 
-    /// The volume of a place, as long as it is there under its name.
+    /// The volume of an index, while it exists under its name.
     pub(super) fn open(&self, held: &Pool, above: &str, place: DatasetIndex) -> Result<OpenVolume> {
         let (name, guid) = self.key_of(place)?;
         let volume = held.volume(&format!("{above}/{name}"))?;
@@ -69,8 +69,8 @@ impl PoolFileSystem {
         Ok(self.0.pool.child_volumes(&self.dataset())?)
     }
 
-    /// Commits what was written to the volumes that have a place. One that was destroyed since, or another now
-    /// has the name, needs nothing.
+    /// Commits the writes to the volumes that have an index. A destroyed one, or one whose name
+    /// another now has, needs no commit.
     pub(super) fn flush_volumes(&self) -> Result<()> {
         for (name, guid) in self.0.volumes.all() {
             let volume = self.0.pool.volume(&format!("{}/{name}", self.dataset()));
@@ -94,7 +94,7 @@ impl PoolFileSystem {
         self.0.volumes.open_held(&self.0.pool, &self.dataset(), place).map(Some)
     }
 
-    /// What there is to know of a volume.
+    /// The attributes of a volume.
     pub(super) fn volume_attributes(number: Ino, volume: &OpenVolume) -> Attributes {
         Attributes {
             mode: VOLUME_MODE,

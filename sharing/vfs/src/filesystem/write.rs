@@ -28,8 +28,8 @@ impl PoolFileSystem {
         name == control_dir::CONTROL_DIR && dir == self.root_ino()
     }
 
-    /// Refuses `.zfs` in the root with EEXIST, as OpenZFS does whatever `snapdir` says: an entry of
-    /// that name would hide behind the control directory as soon as that is shown.
+    /// Refuses `.zfs` in the root with EEXIST, as OpenZFS does whatever `snapdir` is: the control
+    /// directory would hide an entry of that name as soon as it is shown.
     fn check_not_control(&self, dir: Ino, name: &[u8]) -> Result<()> {
         if self.is_control_name(dir, name) {
             return Err(Error::Refused { reason: Reason::Exists });

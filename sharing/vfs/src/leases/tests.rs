@@ -28,7 +28,7 @@ struct Server {
     files: Mutex<HashMap<Ino, u64>>,
 }
 
-/// What a client caches of a file.
+/// The rights of a client's cache of a file.
 struct Cached {
     id: LeaseId,
     rights: LeaseRights,

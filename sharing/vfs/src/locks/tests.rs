@@ -53,7 +53,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         })
 }
 
-/// Locks as the specification has them: by file, byte and owner the kind; and the waiting requests.
+/// A model of the locks: by file, byte and owner the kind; and the waiting requests.
 #[derive(Clone, Default, PartialEq, Debug)]
 struct Model {
     bytes: BTreeMap<(Ino, u64, LockOwner), LockKind>,

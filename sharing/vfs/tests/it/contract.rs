@@ -30,7 +30,7 @@ fn environment() -> Environment {
     }
 }
 
-/// A file system on a pool in memory, whose clock advances with every look at it.
+/// A file system on a pool in memory, whose clock advances at each reading.
 fn open_filesystem(properties: &[(&str, &str)]) -> (Pool, PoolFileSystem) {
     let drive: Arc<dyn device::Device> = Arc::new(device::MemoryDevice::zeroed("drive", 256 << 20));
     let properties =
@@ -84,7 +84,7 @@ fn nfs4_acl_is_enforced_and_inherited() {
     let file = made.expect("a file").ino;
     fs.open(bob, file, OpenMode::READ_WRITE).expect("Bob inherits");
     assert_eq!(fs.attributes(root, file).expect("attributes").mode, 0o600);
-    // a chmod drops the entry, as aclmode=discard says; a chown does not
+    // a chmod removes the entry (aclmode=discard); a chown does not
     let chown = SetAttributes { uid: Some(5), ..SetAttributes::default() };
     fs.set_attributes(root, file, &chown).expect("chown");
     fs.open(bob, file, OpenMode::READ_WRITE).expect("Bob keeps it");

@@ -1,4 +1,4 @@
-//! What the doors into one file system know of each other: changes, leases and open files.
+//! Interaction of the doors into one file system: changes, leases and open files.
 
 use std::collections::HashSet;
 use std::sync::{Arc, mpsc};
@@ -39,7 +39,7 @@ fn rename(fs: &PoolFileSystem, context: &Context<'_>, from: &[u8], to: &[u8], mo
     fs.rename(context, &request).unwrap();
 }
 
-/// The changes that wait, without their versions; checks those of files that are there.
+/// The waiting changes, without their versions; checks those of existing files.
 fn taken(fs: &PoolFileSystem, subscription: &Subscription) -> Vec<(Ino, ChangeKind)> {
     let batch = subscription.take_waiting();
     assert!(!batch.is_overflow && batch.changes.iter().all(|change| change.door == ONE.door));
@@ -100,7 +100,7 @@ fn versions_are_unique_over_a_reimport() {
         version
     };
     let mut last = check(&fs);
-    // the clock stands still
+    // the clock does not advance
     for _ in 0..100 {
         write(&fs, &ONE, file).unwrap();
         let now = check(&fs);

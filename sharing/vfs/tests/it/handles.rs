@@ -77,12 +77,12 @@ fn handles_of_removed_files_are_stale() {
     let bytes = encode(&fs, file);
     let open = fs.open(&CONTEXT, file, OpenMode::READ_WRITE).unwrap();
     fs.unlink(&CONTEXT, root, b"file").unwrap();
-    // it has no name any more, and is there as long as it is open
+    // it has no name any more, and exists as long as it is open
     assert_eq!(resolve(&fs, &bytes).unwrap(), file);
     drop(open);
     assert_stale(&fs, &bytes);
     drop(fs);
-    // numbers are given anew after an import
+    // inode numbers are assigned again after an import
     let place = place.reimport();
     let fs = place.open("tank");
     let names = (0..64).map(|number| format!("f{number}").into_bytes());

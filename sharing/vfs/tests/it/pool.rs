@@ -1,4 +1,4 @@
-//! Pools in memory for tests of what changes.
+//! Pools in memory for tests of changes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl TestPool {
         Self { drive, pool: pool.expect("a pool"), clock }
     }
 
-    /// A file system whose clock stands still until [`TestPool::set_clock`] moves it.
+    /// A file system whose clock does not advance until [`TestPool::set_clock`] sets it.
     pub(crate) fn open(&self, name: &str) -> PoolFileSystem {
         let clock = Arc::clone(&self.clock);
         let now = move || Time { seconds: clock.load(Ordering::Relaxed), nanoseconds: 7 };

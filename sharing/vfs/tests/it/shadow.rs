@@ -6,16 +6,16 @@ use vfs::{Context, DoorId, Error, FileSystem as _, PoolFileSystem};
 use crate::pool::{TestPool, read, write};
 
 const CONTEXT: Context<'static> = Context::new(&Credentials::ROOT, DoorId::DAEMON);
-/// The second at which the clock of the test's pools stands still.
+/// The second at which the clock of the test's pools is stopped.
 const NAME: &str = "@GMT-2023.11.14-22.13.20";
 
-fn look(fs: &PoolFileSystem, path: &str) -> vfs::Result<Ino> {
+fn lookup_path(fs: &PoolFileSystem, path: &str) -> vfs::Result<Ino> {
     let mut names = path.split('/').map(str::as_bytes);
     names.try_fold(fs.root_ino(), |dir, name| Ok(fs.lookup(&CONTEXT, dir, name)?.ino))
 }
 
 fn list(fs: &PoolFileSystem, path: &str) -> Vec<String> {
-    let dir = fs.open_dir(&CONTEXT, look(fs, path).expect(path)).expect("an open directory");
+    let dir = fs.open_dir(&CONTEXT, lookup_path(fs, path).expect(path)).expect("an open directory");
     let mut names = Vec::new();
     let visited = dir.visit_from(0, &mut |entry| {
         names.push(String::from_utf8(entry.name.clone()).expect("a name in UTF-8"));
@@ -42,18 +42,18 @@ fn shadow_shows_snapshots_by_creation_time() {
     write(&fs, file, b"later");
     // of one second the latest one is shown
     assert_eq!(list(&fs, ".zfs/shadow"), [".", "..", NAME]);
-    let shown = look(&fs, &format!(".zfs/shadow/{NAME}/file")).unwrap();
+    let shown = lookup_path(&fs, &format!(".zfs/shadow/{NAME}/file")).unwrap();
     assert_eq!(read(&fs, shown), b"third");
     // the kernel wants one path for a directory: the same snapshot has other numbers below .zfs/snapshot
-    assert_ne!(shown, look(&fs, ".zfs/snapshot/third/file").unwrap());
-    assert_eq!(shown, look(&fs, &format!(".zfs/shadow/{NAME}/file")).unwrap());
+    assert_ne!(shown, lookup_path(&fs, ".zfs/snapshot/third/file").unwrap());
+    assert_eq!(shown, lookup_path(&fs, &format!(".zfs/shadow/{NAME}/file")).unwrap());
     for path in [".zfs/shadow/third", ".zfs/shadow/@GMT-2023.11.14-22.13.21"] {
-        assert!(matches!(look(&fs, path), Err(Error::NotFound)), "{path}");
+        assert!(matches!(lookup_path(&fs, path), Err(Error::NotFound)), "{path}");
     }
     place.pool.destroy("tank@third").unwrap();
-    let shown = look(&fs, &format!(".zfs/shadow/{NAME}/file")).unwrap();
+    let shown = lookup_path(&fs, &format!(".zfs/shadow/{NAME}/file")).unwrap();
     assert_eq!(read(&fs, shown), b"other");
     place.pool.set_property("tank", "snapdir", "disabled").unwrap();
-    assert!(look(&fs, ".zfs").is_err());
+    assert!(lookup_path(&fs, ".zfs").is_err());
     place.pool.export().unwrap();
 }

@@ -1,4 +1,4 @@
-//! What a tree shows, without any protocol.
+//! A tree of datasets, without any protocol.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ fn walk(tree: &DatasetTree) -> BTreeMap<String, (Ino, FileType)> {
     while let Some((path, number)) = todo.pop() {
         for item in list_dir(tree, number).into_iter().skip(2) {
             let path = format!("{path}/{}", String::from_utf8_lossy(&item.name));
-            let looked = tree.lookup(number, &item.name).expect("what is listed is there");
+            let looked = tree.lookup(number, &item.name).expect("a listed name exists");
             assert_eq!((looked.ino, looked.kind), (item.ino, item.kind), "{path}");
             if item.kind == FileType::Directory {
                 todo.push((path.clone(), item.ino));
@@ -78,7 +78,7 @@ fn numbers_are_unique_and_name_their_files() {
 }
 
 #[test]
-fn a_listing_goes_on_behind_every_name() {
+fn listing_continues_after_every_name() {
     for name in ["snapshots", "intent-log-slog", "limits-and-freeing"] {
         let tree = open_tree(name);
         let mut folders = vec![tree.root_ino().expect("a root")];
@@ -105,7 +105,7 @@ fn a_listing_goes_on_behind_every_name() {
 }
 
 #[test]
-fn a_file_reads_the_same_in_sequence_and_in_jumps() {
+fn sequential_and_random_reads_agree() {
     let tree = open_tree("encryption");
     let mut count = 0;
     for (path, (number, kind)) in walk(&tree) {
@@ -156,7 +156,7 @@ fn snapshots_and_volumes_are_in_zfs() {
 }
 
 #[test]
-fn a_locked_dataset_is_an_empty_folder_that_says_so() {
+fn locked_dataset_is_an_empty_folder() {
     let fixture = fixtures::load("encryption");
     let pool = open_pool(&fixture);
     let locked = fixture.keys().into_iter().map(|key| key.dataset);

@@ -19,12 +19,12 @@ const MAX_ERRORS: u64 = 10;
 
 /// A drive of the cache.
 pub(super) struct CacheDevice {
-    /// What the index knows it by.
+    /// Its key in the index.
     pub(super) id: u64,
     pub(super) guid: Guid,
     pub(super) ashift: Ashift,
     pub(super) device: Arc<dyn Device>,
-    /// What writes to it.
+    /// The writer of the device.
     pub(super) writer: Mutex<RingWriter>,
     size: u64,
     is_disabled: AtomicBool,
@@ -69,7 +69,7 @@ impl CacheDevice {
         self.is_usable() && self.writer.lock().is_warming_up()
     }
 
-    /// It is used no more; returns when nobody writes to it.
+    /// Stops its use; returns when no thread writes to it.
     pub(super) fn disable(&self) {
         self.is_disabled.store(true, Ordering::Release);
         drop(self.writer.lock());
@@ -92,7 +92,7 @@ impl CacheDevice {
         self.disable_if_failing();
     }
 
-    /// What it gave was wrong.
+    /// A block from it was wrong.
     pub(super) fn record_checksum_error(&self) {
         self.checksum_errors.fetch_add(1, Ordering::Relaxed);
     }
@@ -103,7 +103,7 @@ impl CacheDevice {
         errors >= MAX_ERRORS && !self.is_disabled.swap(true, Ordering::AcqRel)
     }
 
-    /// Counts errors anew; it takes part again.
+    /// Clears its error counts; it is used again.
     pub(super) fn clear_errors(&self) {
         for count in [&self.read_errors, &self.write_errors, &self.checksum_errors] {
             count.store(0, Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl CacheDevice {
         let fields = header.encode();
         bytes[..fields.len()].copy_from_slice(&fields);
         let sealed = embedded::seal(&mut bytes, &[HEADER_OFFSET, 0, 0, 0], Checksum::Label, false);
-        assert!(sealed.is_some(), "a sector has room for its checksum");
+        assert!(sealed.is_some(), "a sector has space for its checksum");
         self.write(HEADER_OFFSET, &bytes)
     }
 
@@ -151,7 +151,7 @@ impl CacheDevice {
         done
     }
 
-    /// Has what was written last; true if that could be done.
+    /// Writes the rest of the queue and the log; true if that succeeded.
     pub(super) fn flush(&self) -> bool {
         let done = self.device.flush().is_ok();
         if !done {

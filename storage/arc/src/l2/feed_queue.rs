@@ -11,7 +11,7 @@ use super::index::BlockKey;
 /// A block that waits.
 pub(super) struct QueuedBlock {
     pub(super) key: BlockKey,
-    /// What the log will say of it; where it is is not known yet.
+    /// The log entry; its address is not known yet.
     pub(super) entry: Entry,
     /// Its bytes.
     pub(super) stored: Vec<u8>,
@@ -45,7 +45,7 @@ pub(super) struct FeedQueue {
 }
 
 impl FeedQueue {
-    /// Up to so many bytes of them.
+    /// The capacity in bytes.
     pub(super) fn with_limit(limit: usize) -> Self {
         Self { queue: VecDeque::new(), keys: HashSet::new(), bytes: 0, limit }
     }
@@ -55,7 +55,7 @@ impl FeedQueue {
         self.limit
     }
 
-    /// Whether there is room for a block of so many bytes, and it is not here.
+    /// Whether a block of this many bytes fits and is not in the queue.
     pub(super) fn accepts(&self, name: BlockKey, bytes: usize) -> bool {
         self.bytes + bytes <= self.limit && !self.keys.contains(&name)
     }
@@ -68,7 +68,7 @@ impl FeedQueue {
         }
     }
 
-    /// The first of them, up to so many bytes, but one at least.
+    /// The first blocks up to this many bytes, but at least one.
     pub(super) fn drain_up_to(&mut self, most: usize) -> Vec<QueuedBlock> {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while let Some(next) = self.queue.front()

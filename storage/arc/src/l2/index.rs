@@ -7,11 +7,11 @@ use ondisk::Dva;
 use ondisk::blkptr::Regular;
 use units::Txg;
 
-/// What a block that is on a drive costs in memory: twice its entry of the table, which is not
-/// full, and its place in the ring.
+/// The memory of an index entry: twice its entry of the table, because the table has free space,
+/// and its place in the ring.
 const ENTRY_MEMORY: usize = 160;
 
-/// What names a block: the first address, and when it was written there.
+/// The key of a block: the first address and the birth.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct BlockKey {
     vdev: u32,
@@ -45,7 +45,7 @@ struct CachedBlock {
     size: u32,
 }
 
-/// What is on one drive, in the order in which it was written.
+/// The entries of one device, in the order in which they were written.
 #[derive(Default)]
 struct WriteOrder {
     blocks: VecDeque<CachedBlock>,
@@ -72,7 +72,7 @@ impl Index {
         order.bytes += u64::from(size);
     }
 
-    /// A block turns out to be on a drive, and was there before all that are known of it.
+    /// Adds a block found on a device; it is older than all known ones.
     pub(super) fn insert_older(&mut self, drive: u64, name: BlockKey, at: u64, size: u32) {
         if self.locations.contains_key(&name) {
             return;
@@ -92,7 +92,7 @@ impl Index {
         known
     }
 
-    /// What begins within the range of a drive is overwritten; it is the oldest there.
+    /// Removes the entries in an overwritten range of a device; they are its oldest.
     pub(super) fn evict_range(&mut self, drive: u64, range: &Range<u64>) {
         while let Some(first) = self.write_orders.get(&drive).and_then(|order| order.blocks.front())
             && range.contains(&first.offset)
@@ -111,7 +111,7 @@ impl Index {
         self.remove(name, CacheLocation { device_id: drive, offset: at, size });
     }
 
-    /// Nothing of a drive is there any more.
+    /// Removes all entries of a device.
     pub(super) fn remove_device(&mut self, drive: u64) {
         self.write_orders.remove(&drive);
         self.locations.retain(|_, spot| spot.device_id != drive);

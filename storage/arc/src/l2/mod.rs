@@ -2,19 +2,19 @@
 //!
 //! ```text
 //! a read that the cache in memory does not answer
-//!  └ zio::Reader          asks here first (zio::Aside), judges by the pointer's checksum
+//!  └ zio::Reader          reads here first (zio::SecondaryCache), verifies the pointer's checksum
 //!    ├ index              which drive has the block, and where          (in memory, bounded)
 //!    └ the pool's drives  if it is not here, or not right: what they give is offered
-//! whoever calls L2arc::feed, now and then
+//! the thread that calls L2arc::feed at intervals
 //!  └ pen                  writes what was offered behind the hand of a drive's ring, evicts
 //!                         ahead of it, and keeps the log by which the cache is found again
 //! ```
 //!
-//! Nothing here is ever the only copy of anything, and nothing that comes from here is believed.
-//! So a drive that fails is left alone, and the pool goes on. A freed block need not be told: its
-//! address and birth never name another content. For the same reason only blocks of transaction
-//! groups that are on the pool's drives are taken: after a power cut another content may be born
-//! in the same place and group.
+//! The L2ARC never has the only copy of anything, and verifies every block that it reads. So a
+//! device that fails is no longer used, and the pool works on. A freed block needs no notice: its
+//! address and birth never identify another content. For the same reason the L2ARC takes only
+//! blocks of transaction groups that are on the pool's drives: after a power cut another content
+//! may be born at the same address and txg.
 
 mod cache_device;
 mod feed_queue;
@@ -39,12 +39,12 @@ use cache_device::CacheDevice;
 use feed_queue::{FeedQueue, QueuedBlock};
 use index::{BlockKey, Index};
 
-/// The index has this part of the cache's memory at most, and what is offered that part.
+/// The share of the cache's memory that the index may use, and the share of the feed queue.
 const INDEX_FRACTION: usize = 8;
 const QUEUE_FRACTION: usize = 16;
 /// More is never offered at once.
 const MAX_QUEUED_BYTES: usize = 64 << 20;
-/// So much is written to a drive in one request.
+/// The bytes that one request writes to a device.
 const WRITE_CHUNK: usize = 4 << 20;
 
 /// Which blocks of a dataset go to drives of the cache (the property secondarycache).
@@ -64,7 +64,7 @@ pub enum SecondaryCachePolicy {
 pub struct L2Stats {
     /// Blocks that it gave.
     pub hits: u64,
-    /// Blocks that it was asked for and did not have, or not right.
+    /// Reads of blocks that it did not have, or had wrong.
     pub misses: u64,
     /// Bytes that were written to its drives.
     pub bytes_written: u64,
@@ -75,7 +75,7 @@ pub struct L2Stats {
 /// How one of its drives is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct L2DeviceStats {
-    /// Its identity.
+    /// Its guid.
     pub guid: Guid,
     /// Its path.
     pub name: String,
@@ -85,7 +85,7 @@ pub struct L2DeviceStats {
     pub read_errors: u64,
     /// How many times it could not be written.
     pub write_errors: u64,
-    /// How many times what it gave was wrong.
+    /// The number of wrong blocks from it.
     pub checksum_errors: u64,
     /// Bytes for blocks.
     pub size: u64,
@@ -101,7 +101,7 @@ pub struct L2arc {
     memory: MemoryBudget,
     reserve: Mutex<Option<MemoryReservation>>,
     devices: RwLock<Vec<Arc<CacheDevice>>>,
-    /// Whether there are drives: what all that are read are asked first.
+    /// Whether there are devices: every read checks this first.
     has_devices: AtomicBool,
     index: Mutex<Index>,
     feed_queue: Mutex<FeedQueue>,
@@ -120,8 +120,8 @@ impl std::fmt::Debug for L2arc {
 }
 
 impl L2arc {
-    /// That of a pool, with no drive yet. `settled` says which group is the last on the pool's
-    /// drives; `memory` is what the cache in memory has its share of, too.
+    /// The L2ARC of a pool, without devices yet. `settled` returns the last txg on the pool's
+    /// drives; `memory` is the budget that it shares with the cache in memory.
     pub fn new(
         pool: Guid,
         memory: &MemoryBudget,
@@ -146,8 +146,8 @@ impl L2arc {
         }
     }
 
-    /// Has a drive take part. What is on it is looked at by the next [`L2arc::feed`]. False: it is
-    /// too small.
+    /// Adds a device. The next [`L2arc::feed`] examines its content. Returns false if it is too
+    /// small.
     pub fn add_device(&self, guid: Guid, ashift: Ashift, device: Arc<dyn Device>) -> bool {
         let number = self.next_id.fetch_add(1, Ordering::Relaxed);
         let Some(drive) = CacheDevice::new(number, guid, ashift, device) else { return false };
@@ -170,7 +170,7 @@ impl L2arc {
             self.has_devices.store(!drives.is_empty(), Ordering::Release);
             gone
         };
-        // whoever writes to it has done so
+        // its writer has finished
         gone.disable();
         self.index.lock().remove_device(gone.id);
         if !self.has_devices.load(Ordering::Acquire) {
@@ -188,7 +188,7 @@ impl L2arc {
         }
     }
 
-    /// Says which blocks of a dataset it may take.
+    /// Sets which blocks of a dataset it may hold (`secondarycache`).
     pub fn set_policy(&self, objset: ObjsetId, kept: SecondaryCachePolicy) {
         let mut all = self.policies.write();
         if kept == SecondaryCachePolicy::All {
@@ -198,7 +198,7 @@ impl L2arc {
         }
     }
 
-    /// Counts errors anew, of one drive or all, and has them take part again if they failed.
+    /// Clears the error counts of one device or all; failed devices are used again.
     pub fn clear_errors(&self, only: Option<Guid>) {
         let drives = self.devices.read();
         let wanted = drives.iter().filter(|drive| only.is_none_or(|guid| drive.guid == guid));
@@ -237,8 +237,8 @@ impl L2arc {
         drives.iter().map(|drive| (drive.guid, Arc::clone(&drive.device))).collect()
     }
 
-    /// Looks at what is on new drives, and writes up to `budget` bytes of what was offered to the
-    /// drive whose turn it is. Gives how many.
+    /// Examines the content of new devices, and writes up to `budget` bytes of the queue to the
+    /// next device. Returns the bytes written.
     pub fn feed(&self, budget: usize) -> usize {
         let drives = self.devices.read().clone();
         let settled = (self.synced_txg)();
@@ -266,7 +266,7 @@ impl L2arc {
 
     fn write_to_device(&self, drive: &CacheDevice, offers: &[QueuedBlock]) -> usize {
         let evict = |range| self.index.lock().evict_range(drive.id, &range);
-        // held until the index knows: whoever lets the drive go waits for that
+        // locked until the index has the blocks: removal of the device waits for that
         let mut pen = drive.writer.lock();
         let Some(places) = pen.write_blocks(drive, self.pool, offers, evict) else {
             if !drive.is_usable() {
@@ -291,7 +291,7 @@ impl L2arc {
         self.memory.bytes() / INDEX_FRACTION
     }
 
-    /// The block's stored bytes, from where the index says that they are.
+    /// The block's stored bytes, read from the address in the index.
     fn read_cached(&self, block: &Regular, judge: &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
         let name = BlockKey::from_block(block)?;
         let spot = self.index.lock().find(name)?;
@@ -315,7 +315,7 @@ impl L2arc {
         } else if forget() {
             drive.record_checksum_error();
         }
-        // if it was evicted meanwhile, what was read may well be another block
+        // after an eviction meanwhile the bytes may be those of another block
         buffer::recycle(bytes);
         None
     }

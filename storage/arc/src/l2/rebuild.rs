@@ -1,8 +1,9 @@
-//! Finding again what a cache drive held when the pool was left.
+//! Rebuilds the index of a cache device after an import.
 //!
-//! The header leads to the log from its newest block back; what the log tells of goes into the
-//! index as what it is: a guess where a block may be, to be judged when it is read. A header that
-//! is not this drive's, damaged, or of a past that the pool left, is put out by an empty one before anything is written.
+//! The header leads to the newest log block, and each log block to older ones. Their entries go
+//! into the index as guesses that each read verifies. A header of another device, a damaged one, or
+//! one of a history that the pool rewound, is replaced by an empty one before anything else is
+//! written.
 
 use ondisk::Compression;
 use ondisk::l2arc::{Entry, Header, LogBlock, LogPointer};
@@ -14,8 +15,8 @@ use super::cache_device::CacheDevice;
 use super::index::{BlockKey, Index};
 use super::writer::{RingWriter, log_checksum};
 
-/// Looks at what is on a drive, if that is not known yet. Blocks younger than `settled` are not of
-/// this pool's past. The index takes `most` bytes of memory at most.
+/// Examines the content of a device once. Blocks younger than `settled` are not part of this pool's
+/// history. The index uses at most `most` bytes of memory.
 pub(super) fn rebuild_index(
     drive: &CacheDevice,
     pool: Guid,
@@ -49,19 +50,19 @@ pub(super) fn rebuild_index(
         index.lock().remove_device(drive.id);
         pen.sync_header(drive, pool);
     } else if !pen.ring.is_first_sweep && pen.ring.evict_end < pen.ring.hand {
-        // it went on at the start when nothing was logged of that yet
+        // the hand wrapped to the start, and no log block records that yet
         pen.ring.hand = pen.ring.start;
     }
     pen.is_restored = true;
 }
 
-/// Whose past a log tells of.
+/// The history that a log belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LogLineage {
-    /// This pool's, as far as the log was there.
+    /// This pool's, as far as the log could be read.
     Current,
-    /// One that did not happen: the pool was taken back to before it. What is born from now on may
-    /// have the names that the log has.
+    /// One that the pool rewound: blocks that are born from now on may have the keys of the log's
+    /// blocks.
     Discarded,
 }
 
@@ -90,11 +91,11 @@ fn resume_ring(pen: &mut RingWriter, header: &Header, drive: &CacheDevice) -> bo
     true
 }
 
-/// A block that the log tells of: what names it, where it is, and its bytes there.
+/// A block in the log: its key, its address, and its stored bytes.
 type LoggedBlock = (BlockKey, u64, u32);
 
-/// Follows the log back as long as it is there and whole, and `take` wants more; it gets the
-/// youngest first.
+/// Walks the log back while it is valid and `take` wants more; `take` gets the youngest entries
+/// first.
 fn follow_log(
     pen: &mut RingWriter,
     header: &Header,
@@ -103,7 +104,7 @@ fn follow_log(
     take: &dyn Fn(&[LoggedBlock]) -> bool,
 ) -> LogLineage {
     let [mut this, mut next] = header.logs;
-    // each lies behind all that the one before tells of: so this ends
+    // each is behind all entries of the one before: so the walk ends
     let mut last = 0;
     loop {
         let end = this.offset.saturating_add(this.psize.into());

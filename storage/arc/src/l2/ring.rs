@@ -1,4 +1,4 @@
-//! The ring of a cache drive: where its hand is, and what is still there.
+//! The ring of a cache device: the hand, and the valid range.
 //!
 //! ```text
 //! start │ newest ….│hand  (free)  evict│…. oldest …│ end
@@ -11,7 +11,7 @@ use std::ops::Range;
 use ondisk::l2arc;
 use units::Ashift;
 
-/// A ring has at least so many bytes: as many as four of the largest requests.
+/// The least bytes of a ring: four of the largest requests.
 const MIN_SIZE: u64 = 16 << 20;
 
 /// A ring. Addresses are bytes from the drive's start.
@@ -21,9 +21,9 @@ pub(super) struct Ring {
     pub(super) end: u64,
     /// Where the next block goes.
     pub(super) hand: u64,
-    /// From the hand up to here nothing is there any more.
+    /// The content from the hand up to here is gone.
     pub(super) evict_end: u64,
-    /// The hand has not come to the end yet.
+    /// The hand has not reached the end yet.
     pub(super) is_first_sweep: bool,
 }
 
@@ -42,8 +42,8 @@ impl Ring {
         self.end - self.start
     }
 
-    /// Makes room for `bytes` in one piece, behind the hand, evicting `ahead` at once. Gives what
-    /// is gone.
+    /// Makes space for `bytes` in one piece behind the hand, and evicts `ahead` bytes at once.
+    /// Returns the evicted ranges.
     pub(super) fn evict_for(&mut self, bytes: u64, ahead: u64) -> Vec<Range<u64>> {
         let mut gone = Vec::new();
         if self.hand + bytes > self.end {
@@ -58,7 +58,7 @@ impl Ring {
         gone
     }
 
-    /// Whether what was written from `from` up to `to`, maybe around the end, is still there.
+    /// Whether the bytes written from `from` to `to`, maybe around the end, are still valid.
     pub(super) fn contains(&self, from: u64, to: u64) -> bool {
         let within = |at: u64| (self.start..=self.end).contains(&at);
         let order = within(from)

@@ -106,7 +106,7 @@ fn feed_all(l2: &L2arc) {
 }
 
 #[test]
-fn what_was_read_comes_from_the_drive_when_it_is_read_again() {
+fn second_read_comes_from_the_cache_device() {
     let pool = TestPool::with_blocks(100, 100 << 10);
     let l2 = l2arc_on_device(cache_device(DEVICE_SIZE), 5);
     assert_eq!(pool.read_all(&l2), 0);
@@ -123,7 +123,7 @@ fn what_was_read_comes_from_the_drive_when_it_is_read_again() {
 }
 
 #[test]
-fn what_a_reader_wants_once_is_not_kept_nor_what_may_not_be() {
+fn single_use_and_excluded_blocks_are_not_stored() {
     let mut pool = TestPool::with_blocks(10, 4096);
     let once = l2arc_on_device(cache_device(DEVICE_SIZE), 5);
     let reader = pool.reader(&once);
@@ -154,7 +154,7 @@ fn what_a_reader_wants_once_is_not_kept_nor_what_may_not_be() {
 }
 
 #[test]
-fn what_is_wrong_on_the_drive_is_never_returned() {
+fn wrong_blocks_of_the_device_are_never_returned() {
     let pool = TestPool::with_blocks(200, 30 << 10);
     let storm = DiskArray::new(&[DEVICE_SIZE]);
     let l2 = l2arc_on_device(storm.devices().remove(0), 5);
@@ -164,14 +164,14 @@ fn what_is_wrong_on_the_drive_is_never_returned() {
     let hits = pool.read_all(&l2);
     let wrong = l2.device_stats()[0].checksum_errors;
     assert!(hits < 200 && wrong > 0, "{hits} hits, {wrong} wrong");
-    assert_eq!(hits + wrong, 200, "what is wrong is asked for once");
-    // what was wrong was read from the pool, and offered again
+    assert_eq!(hits + wrong, 200, "a wrong block is read once");
+    // wrong blocks were read from the pool, and queued again
     feed_all(&l2);
     assert_eq!(pool.read_all(&l2), 200);
 }
 
 #[test]
-fn a_drive_that_fails_is_left_alone_until_it_is_cleared() {
+fn failed_device_is_unused_until_cleared() {
     let pool = TestPool::with_blocks(100, 30 << 10);
     let all = 0..DEVICE_SIZE;
     for fault in [Fault::Read(all.clone()), Fault::Write(all), Fault::Removed, Fault::Flush] {
@@ -204,7 +204,7 @@ fn a_drive_fills_up_and_goes_round() {
     for round in 0..12 {
         pools.push(TestPool::with_blocks(60 + round, 128 << 10));
         let pool = pools.last().unwrap();
-        // pools are told apart by nothing but their blocks: each has its own addresses only in part
+        // pools differ only by their blocks: a part of the addresses is unique to each
         let l2_before = l2.stats().bytes_written;
         pool.read_all(&l2);
         feed_all(&l2);
@@ -217,7 +217,7 @@ fn a_drive_fills_up_and_goes_round() {
     assert!(!l2.is_warming_up(), "it went round");
 }
 
-/// What the index has, as what the drive is asked for.
+/// The blocks of the index, read from the device.
 fn indexed_count(l2: &L2arc, pool: &TestPool) -> usize {
     let index = l2.index.lock();
     let known = pool.blocks.iter().filter(|(pointer, _)| {
@@ -228,7 +228,7 @@ fn indexed_count(l2: &L2arc, pool: &TestPool) -> usize {
 }
 
 #[test]
-fn what_is_on_a_drive_is_found_again() {
+fn index_is_rebuilt_from_the_device() {
     let device = cache_device(DEVICE_SIZE);
     let pool = TestPool::with_blocks(500, 60 << 10);
     for round in 1..6 {
@@ -250,7 +250,7 @@ fn what_is_on_a_drive_is_found_again() {
 }
 
 #[test]
-fn another_drive_or_pool_or_a_damaged_header_begins_anew() {
+fn foreign_or_damaged_header_starts_empty() {
     let pool = TestPool::with_blocks(100, 30 << 10);
     let device = Bytes::zeroed("cache", DEVICE_SIZE);
     let first = l2arc_on_device(Arc::new(device.clone()), 5);
@@ -274,7 +274,7 @@ fn another_drive_or_pool_or_a_damaged_header_begins_anew() {
     let damaged = copy();
     damaged.write_at((4 << 20) + 100, &[9]).unwrap();
     assert_eq!(found(DEVICE_GUID, POOL_GUID, 5, Arc::clone(&damaged)), 0);
-    // and nothing that was there is believed from then on
+    // and none of the old content is used from then on
     assert_eq!(found(DEVICE_GUID, POOL_GUID, 5, damaged), 0);
     // blocks of a past that did not happen
     let early = Arc::new(L2arc::new(POOL_GUID, &MemoryBudget::with_bytes(256 << 20), || {
@@ -288,7 +288,7 @@ fn another_drive_or_pool_or_a_damaged_header_begins_anew() {
     assert_eq!(found(DEVICE_GUID, POOL_GUID, 5, device), 0, "not later either");
 }
 
-/// What the header of a drive with log blocks of five entries can be made to say, its checksum right.
+/// Headers of a device with log blocks of five entries, changed at random, with right checksums.
 fn corrupt_device(seed: u64, image: &Bytes) -> Arc<dyn Device> {
     use ondisk::l2arc::LogBlock;
     let mut seed = Random::new(seed);
@@ -309,7 +309,7 @@ fn corrupt_device(seed: u64, image: &Bytes) -> Arc<dyn Device> {
         2 => header.logs[0].payload_start = first,
         3 => (header.logs[1].offset, header.logs[1].payload_start) = (first, second),
         _ => {
-            // a log block that leads anywhere, itself among that, and tells of anything
+            // a log block with random pointers, also to itself, and random entries
             let pointer = &mut header.logs[0];
             let mut stored = vec![0; pointer.psize as usize];
             device.read_at(pointer.offset, &mut stored).unwrap();
@@ -333,7 +333,7 @@ fn corrupt_device(seed: u64, image: &Bytes) -> Arc<dyn Device> {
 }
 
 #[test]
-fn whatever_a_header_and_a_log_say_what_is_returned_is_right() {
+fn hostile_header_and_log_never_give_wrong_data() {
     let pool = TestPool::with_blocks(200, 30 << 10);
     let image = Arc::new(Bytes::zeroed("cache", DEVICE_SIZE));
     let l2 = l2arc_on_device(image.clone(), 5);
@@ -403,7 +403,7 @@ fn the_header_is_openzfs_s_own() {
 }
 
 #[test]
-fn after_a_power_cut_all_that_is_returned_is_right() {
+fn power_cut_never_gives_wrong_data() {
     let storm = DiskArray::new(&[DEVICE_SIZE]);
     let pools: Vec<_> = (0..4).map(|round| TestPool::with_blocks(300 + round, 60 << 10)).collect();
     let l2 = l2arc_on_device(storm.devices().remove(0), 5);
@@ -428,12 +428,12 @@ fn after_a_power_cut_all_that_is_returned_is_right() {
 }
 
 #[test]
-fn what_is_too_small_is_no_cache() {
+fn too_small_device_is_refused() {
     assert!(!l2arc_synced_to(TXG).add_device(DEVICE_GUID, ashift(), cache_device(1 << 20)));
     assert!(!l2arc_synced_to(TXG).add_device(DEVICE_GUID, ashift(), cache_device(0)));
 }
 
-/// Knows what it was last told to keep to.
+/// A share that records its last limit.
 struct ShrinkRecorder(AtomicUsize);
 
 impl MemoryUser for ShrinkRecorder {
@@ -443,7 +443,7 @@ impl MemoryUser for ShrinkRecorder {
 }
 
 #[test]
-fn the_memory_for_it_is_part_of_the_limit() {
+fn index_memory_is_part_of_the_limit() {
     let memory = MemoryBudget::with_bytes(64 << 20);
     let told = Arc::new(ShrinkRecorder(AtomicUsize::new(0)));
     let holder: Weak<ShrinkRecorder> = Arc::downgrade(&told);
@@ -452,7 +452,7 @@ fn the_memory_for_it_is_part_of_the_limit() {
     let l2 = Arc::new(L2arc::new(POOL_GUID, &memory, || TXG));
     l2.add_device(DEVICE_GUID, ashift(), cache_device(DEVICE_SIZE));
     assert_eq!(share.bytes(), 60 << 20);
-    assert_eq!(told.0.load(Ordering::Relaxed), 60 << 20, "blocks make room at once");
+    assert_eq!(told.0.load(Ordering::Relaxed), 60 << 20, "blocks free memory at once");
     l2.remove_device(DEVICE_GUID);
     assert_eq!(share.bytes(), 64 << 20);
 }

@@ -1,8 +1,7 @@
-//! What writes to a cache drive: blocks, the log of them, the header.
+//! Writes to a cache device: blocks, their log, the header.
 //!
-//! Before blocks go over older ones the header says that those are not there any more, and lasts:
-//! so nobody who finds the drive after a power cut takes the one for the other, not even where no
-//! checksum tells them apart.
+//! Before blocks overwrite older ones, a durable header marks the old ones as gone. Otherwise a
+//! reader after a power cut could take one for the other where no checksum distinguishes them.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,25 +15,25 @@ use super::cache_device::CacheDevice;
 use super::feed_queue::QueuedBlock;
 use super::ring::Ring;
 
-/// So much is evicted at once, or this part of a smaller ring: each time costs a flush.
+/// The bytes evicted at once, or this part of a smaller ring: each eviction costs a flush.
 const EVICT_AHEAD: u64 = 64 << 20;
 const EVICT_AHEAD_FRACTION: u64 = 8;
 
-/// What writes to a cache drive.
+/// The writer of a cache device.
 #[derive(Clone, Debug)]
 pub(super) struct RingWriter {
     pub(super) ring: Ring,
-    /// Blocks that no log block tells of yet.
+    /// Blocks that are in no log block yet.
     entries: Vec<Entry>,
-    /// How many a log block tells of; 0: there is no log.
+    /// Entries of a log block; 0: there is no log.
     pub(super) entries_per_log: u64,
     /// The newest log block, and the one before.
     pub(super) newest_logs: [LogPointer; 2],
     /// All that are there, oldest first.
     pub(super) log_blocks: VecDeque<LogPointer>,
-    /// Whether what was on the drive is known.
+    /// Whether the content of the device was examined.
     pub(super) is_restored: bool,
-    /// Whether the header on the drive still speaks of what is to be overwritten.
+    /// Whether the header on the device still covers the range to be overwritten.
     is_header_stale: bool,
 }
 
@@ -71,8 +70,8 @@ impl RingWriter {
         }
     }
 
-    /// Writes blocks one behind the other and gives where they are, or none where that could not
-    /// be done. `evict` is told what is overwritten, before it is.
+    /// Writes blocks one behind the other and returns their addresses, or none if a write failed.
+    /// Calls `evict` with the ranges before they are overwritten.
     pub(super) fn write_blocks(
         &mut self,
         drive: &CacheDevice,
@@ -105,7 +104,7 @@ impl RingWriter {
         let logged = next.newest_logs != self.newest_logs;
         *self = next;
         if logged {
-            // a log that is not found is no harm
+            // a missing log block does no harm
             drive.write_header(&self.header(pool, drive.guid));
         }
         Some(places)
@@ -134,7 +133,8 @@ impl RingWriter {
         (!self.is_header_stale).then_some(())
     }
 
-    /// Has the header on the drive say what is there now. Until that is done nothing is written.
+    /// Writes a header that describes the present content. Nothing else is written before that
+    /// succeeds.
     pub(super) fn sync_header(&mut self, drive: &CacheDevice, pool: Guid) {
         self.is_header_stale =
             !(drive.write_header(&self.header(pool, drive.guid)) && drive.flush());

@@ -1,4 +1,4 @@
-//! What is kept, and that the limit holds.
+//! Tests of the replacement policy and of the limit.
 
 use ondisk::Order;
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ fn block(number: u64) -> Block {
     Block::new(vec![number.to_le_bytes()[0]; BLOCK_SIZE], Order::Little)
 }
 
-/// Reads as a cache does; whether it was there.
+/// Reads as a cache does; returns whether it was a hit.
 fn read_block(shard: &mut Shard, number: u64) -> bool {
     if let Some(found) = shard.lookup(block_identity(number)) {
         assert_eq!(found.begin()[0], number.to_le_bytes()[0]);
@@ -30,7 +30,7 @@ fn read_block(shard: &mut Shard, number: u64) -> bool {
 }
 
 #[test]
-fn a_long_file_that_is_read_once_leaves_what_is_wanted_often() {
+fn single_pass_keeps_frequent_blocks() {
     let mut shard = Shard::default();
     for _ in 0..3 {
         for number in 1..=40 {
@@ -45,7 +45,7 @@ fn a_long_file_that_is_read_once_leaves_what_is_wanted_often() {
 }
 
 #[test]
-fn who_takes_a_block_bit_by_bit_is_one_reader() {
+fn piecewise_reads_count_as_one() {
     let mut shard = Shard::default();
     for number in 0..2000 {
         for _ in 0..4 {
@@ -56,9 +56,9 @@ fn who_takes_a_block_bit_by_bit_is_one_reader() {
 }
 
 #[test]
-fn what_is_called_back_gets_more_room() {
+fn ghost_hits_grow_their_kind() {
     let mut shard = Shard::default();
-    // frequent ones take all, then reading goes round in a circle a little larger than what is left
+    // frequent blocks fill the cache, then reads cycle over slightly more than the rest
     for _ in 0..4 {
         for number in 0..90 {
             read_block(&mut shard, number);

@@ -8,7 +8,7 @@ use check::{CheckReport, PoolCheck};
 use job::Job;
 use spa::{Pool, PoolOpenOptions};
 
-/// Opens the pool whose images lie in a folder.
+/// Opens the pool whose images are in a folder.
 pub(crate) fn open_pool(dir: &Path) -> Pool {
     let found = device::probe(&[dir.to_owned()]);
     let (mut pools, _) = spa::scan_devices(&found.devices);

@@ -92,7 +92,7 @@ impl EncodingStats {
         dnode.pointers.iter().chain(&dnode.spill).for_each(|pointer| self.count(pointer));
         let mut encoded = vec![0; raw.len()];
         dnode.encode(&mut encoded);
-        // what stands behind a bonus that became shorter is left free
+        // the bytes behind a shortened bonus are unused
         let mut wanted = raw.to_vec();
         let end = wanted.len() - if dnode.spill.is_some() { Blkptr::SIZE } else { 0 };
         let bonus = Dnode::CORE + dnode.pointers.len() * Blkptr::SIZE + dnode.bonus.len();

@@ -1,4 +1,4 @@
-//! Every fixture has just the faults that its manifest tells of.
+//! Every fixture has exactly the damage that its manifest lists.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ fn file_name(path: &str) -> &str {
 }
 
 #[test]
-fn every_fixture_has_the_faults_it_is_said_to_have() {
+fn fixtures_have_exactly_their_listed_faults() {
     for fixture in fixtures::all() {
         let Fixture { name, dir, .. } = &fixture;
         let report = check_dir(dir, 2);
@@ -112,7 +112,7 @@ fn blocks_are_counted_as_zdb_counts_them() {
 }
 
 #[test]
-fn what_is_damaged_is_named() {
+fn damaged_blocks_are_named() {
     let fixture = fixtures::load("raidz3-8-mixed-trouble");
     let report = check_dir(&fixture.dir, 2);
     let files: BTreeSet<&[u8]> =
@@ -133,19 +133,19 @@ fn what_is_damaged_is_named() {
 }
 
 #[test]
-fn a_stopped_examination_says_so() {
+fn report_marks_a_stopped_examination() {
     let pool = open_pool(&fixtures::load("mirror-2").dir);
     let job = Arc::new(Job::default());
     job.cancel.cancel();
     let report = check_pool(&pool, 2, &job);
     assert!(!report.is_complete);
     assert_eq!(report.objsets_done, 0);
-    // half of the references is no leak
+    // missing references of a partial walk are not leaks
     assert!(report.space.is_empty());
 }
 
 #[test]
-fn progress_comes_to_what_is_allocated() {
+fn progress_reaches_the_allocated_bytes() {
     for name in ["mirror-2", "draid1", "dedup-legacy"] {
         let pool = open_pool(&fixtures::load(name).dir);
         let job = Arc::new(Job::default());

@@ -60,7 +60,7 @@ fn checksum_error_counts(report: &CheckReport) -> Vec<u64> {
 }
 
 #[test]
-fn one_wrong_side_of_a_mirror_is_told_and_the_file_is_not_lost() {
+fn one_wrong_mirror_child_loses_no_file() {
     let dir = copy_fixture("mirror-2", "check-one-side");
     let ((object, _), dva) = file_blocks(&dir).into_iter().next_back().unwrap();
     corrupt_bytes(&dir.join("d1.img"), LABEL_START_SIZE + dva.offset + 100);
@@ -74,7 +74,7 @@ fn one_wrong_side_of_a_mirror_is_told_and_the_file_is_not_lost() {
 }
 
 #[test]
-fn what_no_side_has_is_lost_by_name_and_range() {
+fn block_lost_on_all_children_is_named() {
     let dir = copy_fixture("mirror-2", "check-both-sides");
     let ((object, block), dva) = file_blocks(&dir).into_iter().next_back().unwrap();
     for image in ["d0.img", "d1.img"] {
@@ -94,7 +94,7 @@ fn what_no_side_has_is_lost_by_name_and_range() {
 }
 
 #[test]
-fn a_lost_root_block_leaves_leaks_and_the_rest_is_examined() {
+fn lost_root_block_leaves_leaks_only() {
     let dir = copy_fixture("mirror-2", "check-lost-root");
     let pool = open_pool(&dir);
     let facts = PoolInfo { name: pool.name().to_owned(), usable_space: 0 };

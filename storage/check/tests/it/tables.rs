@@ -79,7 +79,7 @@ fn check_dedup_values(object: &Object) -> usize {
 }
 
 #[test]
-fn real_tables_keep_the_rules_and_are_made_again() {
+fn real_tables_are_valid_and_reencode() {
     let mut seen = BTreeSet::new();
     let mut values = 0;
     for fixture in fixtures::all() {

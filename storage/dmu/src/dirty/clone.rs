@@ -73,7 +73,7 @@ impl Object {
 }
 
 impl Objset {
-    /// The blocks that a group shares with others. Nobody holds it any more.
+    /// The cloned blocks of a txg, which no thread holds any more.
     pub fn cloned_blocks(&self, txg: Txg) -> Vec<Regular> {
         let Some(overlay) =
             self.overlay().filter(|overlay| overlay.cloned_txgs.lock().contains(&txg))

@@ -13,16 +13,16 @@ use crate::dirty::{DirtyObject, DirtyObjset};
 use crate::objset::slots_per_block;
 use crate::{Error, Object, Objset, Result};
 
-/// What an object is to be.
+/// The options of a new object.
 #[derive(Clone, Debug)]
 pub struct NewObject {
-    /// What it is made of.
+    /// The type of the object.
     pub kind: ObjectType,
     /// Bytes of a data block: a multiple of 512.
     pub block_size: u32,
     /// log2 of the bytes of an indirect block.
     pub indirect_shift: u8,
-    /// What its bonus is made of.
+    /// The type of the bonus.
     pub bonus_kind: ObjectType,
     /// The bonus.
     pub bonus: Vec<u8>,
@@ -45,7 +45,7 @@ pub struct RawShape {
     pub pointers: u8,
     /// The number of the last data block.
     pub max_block: u64,
-    /// What stands behind the bonus in its area.
+    /// The bytes behind the bonus in its area.
     pub bonus_tail: Vec<u8>,
 }
 
@@ -73,13 +73,13 @@ impl NewObject {
         self
     }
 
-    /// Its dnode while nothing is in it: as many pointers as there is room for.
+    /// The dnode of an empty object, with the most pointers that fit.
     pub(crate) fn empty_dnode(&self) -> Dnode {
         let room = usize::from(self.slots) * Dnode::SLOT;
         let room = (room - Dnode::CORE) - Blkptr::SIZE;
         let spare = (room - self.bonus.len()).checked_div(Blkptr::SIZE).unwrap_or(0);
         let pointers = match self.bonus_kind {
-            // the room behind the bonus is the spill pointer's
+            // the space behind the bonus belongs to the spill pointer
             ObjectType::SA => 1,
             _ => (spare + 1).min(Dnode::MAX_POINTERS.into()),
         };
@@ -119,7 +119,7 @@ impl Objset {
         Ok(self.init_object(overlay, tx, &entry, new.empty_dnode()))
     }
 
-    /// Has new objects get numbers behind those that `other` gave last.
+    /// Makes new objects get numbers after the last ones of `other`.
     pub fn skip_object_ids_of(&self, other: &Self) {
         if let (Some(overlay), Some(other)) = (self.overlay(), other.overlay()) {
             let next = other.id_search.lock().next_id;
@@ -226,7 +226,7 @@ impl DirtyObjset {
             // before the drives are asked: what is noted no more by then is there
             let (noted, epoch) = self.claimed_slots(first..first + per_block);
             let found = match used_slots_on_disk(&self.base(), block, per_block, full) {
-                // what was there may have been freed and written over while it was read
+                // the block may have been freed and overwritten while it was read
                 Err(_) if !self.is_current_epoch(epoch) => continue,
                 found => found?,
             };
@@ -238,7 +238,7 @@ impl DirtyObjset {
     }
 }
 
-/// The same as the drives have it.
+/// Whether the drives have the slots free.
 fn used_slots_on_disk(
     base: &Objset,
     block: u64,

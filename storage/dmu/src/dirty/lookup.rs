@@ -19,8 +19,8 @@ pub(crate) fn read_block(entry: &DirtyObject, block: u64) -> Result<Option<Block
     resolve_block(entry, block, &mut take).map(Option::flatten)
 }
 
-/// The same, for who reads a long stretch and has the memory for it; gives how long the block
-/// is, which is in `into` then.
+/// The same for a reader of a long range with its own memory. Returns the length of the block,
+/// which is then in `into`.
 pub(crate) fn read_block_into(
     entry: &DirtyObject,
     block: u64,
@@ -33,7 +33,7 @@ pub(crate) fn read_block_into(
     resolve_block(entry, block, &mut take).map(Option::flatten)
 }
 
-/// The tree that a block is in as the drives have it, if that is where it is now.
+/// The tree of a block on the drives, if the present version is there.
 pub(crate) fn base_tree_of(entry: &DirtyObject, block: u64) -> Option<Arc<DnodeTree>> {
     match entry.state.read().lookup_block(block) {
         BlockLocation::OnDisk(tree) => Some(tree),
@@ -41,9 +41,9 @@ pub(crate) fn base_tree_of(entry: &DirtyObject, block: u64) -> Option<Arc<DnodeT
     }
 }
 
-/// An error if the way to blocks cannot be read: who writes them, or frees some of them, has to change
-/// that, and it would be too late for an answer when the group is written. Blocks that were changed
-/// before, and still are in memory, were asked for then.
+/// Fails if the indirect blocks of these blocks cannot be read. A writer must change them, and an
+/// error at the sync would be too late. Blocks that were changed before and are still in memory
+/// were checked then.
 pub(crate) fn check_path(entry: &DirtyObject, blocks: std::ops::Range<u64>) -> Result<()> {
     let mut block = blocks.start;
     while block < blocks.end {
@@ -51,7 +51,7 @@ pub(crate) fn check_path(entry: &DirtyObject, blocks: std::ops::Range<u64>) -> R
             block += 1;
             continue;
         };
-        // what lies behind the last block goes the same way until it branches off
+        // blocks behind the last one use the same indirect blocks up to a common ancestor
         match tree.find(0, block.min(tree.max_block())) {
             Err(error) if !is_current_base(entry, &tree) => {
                 drop::<Error>(error);
@@ -69,8 +69,8 @@ pub(crate) fn check_path(entry: &DirtyObject, blocks: std::ops::Range<u64>) -> R
     Ok(())
 }
 
-/// The same of the blocks in which a range of blocks begins and ends that is freed: what is freed as a
-/// whole needs no way to it.
+/// The same for the first and last blocks of a range that is freed: blocks that are freed as a
+/// whole need no indirect blocks.
 pub(crate) fn check_edge_paths(entry: &DirtyObject, range: &std::ops::Range<u64>) -> Result<()> {
     let last = range.end.max(1) - 1;
     for edge in [range.start, last].into_iter().filter(|_| range.start < range.end) {
@@ -103,14 +103,15 @@ enum BlockSource<'a> {
     OnDisk(&'a DnodeTree),
 }
 
-/// What `take` makes of the block; `None` in a hole.
+/// The result of `take` on the block; `None` in a hole.
 fn resolve_block<T>(
     entry: &DirtyObject,
     block: u64,
     take: &mut dyn FnMut(BlockSource<'_>) -> Result<T>,
 ) -> Result<Option<T>> {
     loop {
-        // nobody is to wait, or read, with the lock
+        // Rule: look up under the lock, read without it, and check the tree again after an error. A
+        // reader that held the lock during I/O would stop the sync, which needs it to install the tree.
         let seen = entry.state.read().lookup_block(block);
         let tree = match seen {
             BlockLocation::InMemory(content) => {
@@ -132,14 +133,14 @@ fn resolve_block<T>(
             BlockLocation::OnDisk(tree) => tree,
         };
         match take(BlockSource::OnDisk(&tree)) {
-            // what was there may have been freed and written over while it was read
+            // the block may have been freed and overwritten while it was read
             Err(error) if !is_current_base(entry, &tree) => drop::<Error>(error),
             result => return result.map(Some),
         }
     }
 }
 
-/// A raw stream brought the block, and nobody can read it before its txg is written.
+/// A raw stream brought the block; it cannot be read before its txg is synced.
 fn encrypted(entry: &DirtyObject, block: u64) -> Error {
     let objset = entry.state.read().base.as_ref().map(|base| base.zbookmark(0, block).objset);
     let objset = objset.unwrap_or(ObjsetId::MOS);
@@ -147,7 +148,7 @@ fn encrypted(entry: &DirtyObject, block: u64) -> Error {
     Error::NoContent { zbookmark }
 }
 
-/// What a tree knows of a block; none if another tree took its place meanwhile.
+/// The pointer of a block in a tree; none if another tree replaced it meanwhile.
 fn find_if_current(
     entry: &DirtyObject,
     tree: &Arc<DnodeTree>,
@@ -173,7 +174,7 @@ pub(crate) fn end_block(entry: &DirtyObject) -> u64 {
     state.dnode().map_or(0, |dnode| dnode.max_block.get() + 1)
 }
 
-/// The first block from `from` on that is there.
+/// The first existing block from `from` on.
 pub(crate) fn next_data(entry: &DirtyObject, from: u64) -> Result<Option<u64>> {
     let mut at = from;
     while at < end_block(entry) {

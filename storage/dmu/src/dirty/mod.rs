@@ -1,8 +1,8 @@
 //! Object sets that are being changed.
 //!
-//! A live [`Objset`] is one that is on the drives with a table of changed objects laid over it.
-//! Reading looks into the table first. The sync of a group takes the group's versions out of the
-//! table, writes them, and puts the new tree under what is left.
+//! A live [`Objset`] is the one on the drives with a table of dirty objects over it. A read looks
+//! into the table first. The sync of a txg takes the txg's versions out of the table, writes them,
+//! and puts the new tree under the rest.
 
 mod clone;
 mod create;
@@ -28,16 +28,16 @@ pub use create::{NewObject, RawShape};
 pub(crate) use record::{BlockLocation, DirtyObject};
 pub use write_through::{LongWrite, PendingWrite, WriteThrough};
 
-/// What is laid over an object set.
+/// The dirty overlay of an object set.
 pub(crate) struct DirtyObjset {
-    /// What is on the drives.
+    /// The tree on the drives.
     pub(crate) base: RwLock<Objset>,
-    /// The same as of the last group that was finished, if that is told ([`Objset::pin_synced`]).
+    /// The same as of the last finished txg, if requested ([`Objset::pin_synced`]).
     pinned_base: RwLock<Option<Objset>>,
     table: Mutex<ObjectTable>,
-    /// Where the search for a free number goes on.
+    /// The number at which the search for a free one continues.
     pub(crate) id_search: Mutex<FreeIdSearch>,
-    /// The flags that dnodes get when they are written: what is accounted of them.
+    /// The accounting flags of dnodes that are written.
     pub(crate) accounted_flags: AtomicU8,
     /// The groups that share blocks with others.
     pub(crate) cloned_txgs: Mutex<BTreeSet<Txg>>,
@@ -51,8 +51,8 @@ pub(crate) struct DirtyObjset {
 pub(crate) struct FreeIdSearch {
     /// The number that comes next.
     pub(crate) next_id: u64,
-    /// A block of dnodes that has so many is taken for full without a look: such a one was. The pointer
-    /// to it does not tell how many slots they have.
+    /// A dnode block with this many dnodes is taken for full without a read: such blocks were full.
+    /// The pointer to it does not tell how many slots they use.
     pub(crate) full_count: u64,
 }
 
@@ -62,7 +62,7 @@ struct ObjectTable {
     dirty_ids: BTreeMap<Txg, BTreeSet<ObjectId>>,
     /// Objects that were made and are not on the drives yet, and how many slots they have.
     claimed: BTreeMap<ObjectId, u8>,
-    /// Counts the syncs: what was looked up before one may be old after it.
+    /// The number of syncs: a lookup from before a sync may be stale after it.
     epoch: u64,
 }
 
@@ -80,7 +80,7 @@ impl DirtyObjset {
         }
     }
 
-    /// What is on the drives.
+    /// The tree on the drives.
     pub(crate) fn base(&self) -> Objset {
         self.base.read().clone()
     }
@@ -98,7 +98,7 @@ impl DirtyObjset {
             let base = match self.base().dnode(id) {
                 Ok(dnode) => Some(self.build_tree(id, dnode)),
                 Err(Error::NoSuchObject { .. }) => None,
-                // what was there may have been freed and written over while it was read
+                // the block may have been freed and overwritten while it was read
                 Err(_) if !self.is_current_epoch(epoch) => continue,
                 Err(error) => return Err(error),
             };
@@ -176,8 +176,8 @@ impl DirtyObjset {
         self.table.lock().epoch == epoch
     }
 
-    /// Puts a new tree under what is left. `settle` does so for the entries of the sync, whose
-    /// slots are now known to be taken or free.
+    /// Puts a new tree under the remaining overlay. `settle` does so for the entries of the sync,
+    /// whose slots are now known to be used or free.
     pub(crate) fn install_synced(
         &self,
         base: Objset,
@@ -212,8 +212,8 @@ impl Objset {
         self.overlay().is_some_and(|overlay| overlay.is_dirty(txg))
     }
 
-    /// From now on the objects that are written are marked as accounted so. Whoever says it must
-    /// keep the accounts, from what [`Objset::sync`] gives.
+    /// From now on written objects are marked as accounted. The caller must maintain the accounts
+    /// from the results of [`Objset::sync`].
     pub fn set_accounted_flags(&self, flags: Flags) {
         if let Some(overlay) = self.overlay() {
             overlay.accounted_flags.store(flags.0, Ordering::Relaxed);
@@ -227,8 +227,8 @@ impl Objset {
         }
     }
 
-    /// What waits to be written never will be: gives up the room of what is stored already.
-    /// Nobody changes the object set any more.
+    /// Discards the dirty data: frees the space of eagerly written blocks. No thread changes the
+    /// object set any more.
     pub fn discard_dirty(&self) {
         let Some(overlay) = self.overlay() else { return };
         for entry in overlay.table.lock().objects.values() {
@@ -241,8 +241,8 @@ impl Objset {
         Flags(self.overlay().map_or(0, |overlay| overlay.accounted_flags.load(Ordering::Relaxed)))
     }
 
-    /// A handle on what is on the drives now, without what waits to be written. Of an object set that
-    /// was ever kept ([`Objset::pin_synced`]), what it was then.
+    /// A handle on the tree on the drives, without dirty data. If the object set was ever pinned
+    /// ([`Objset::pin_synced`]), the pinned one.
     #[must_use]
     pub fn synced(&self) -> Self {
         let Some(overlay) = self.overlay() else { return self.clone() };
@@ -250,9 +250,9 @@ impl Objset {
         kept.unwrap_or_else(|| overlay.base())
     }
 
-    /// Has [`Objset::synced`] give what is on the drives now, until this is said again. Where a group is
-    /// written in several passes, what one has stored the next may store otherwise in its place: who
-    /// only looks must not come across it.
+    /// Pins the present tree as the result of [`Objset::synced`] until the next call. A txg is
+    /// written in several passes, and a later pass may overwrite blocks of an earlier one in place.
+    /// A plain reader must not see those.
     pub fn pin_synced(&self) {
         if let Some(overlay) = self.overlay() {
             *overlay.pinned_base.write() = Some(overlay.base());

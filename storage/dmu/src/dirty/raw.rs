@@ -17,7 +17,7 @@ use crate::dirty::record::{BlockVersion, DirtyState};
 use crate::dirty::write::{SMALL_DIRTY_BYTES, set_block_version};
 use crate::{Error, Object, Objset, Result};
 
-/// How blocks of dnodes are encrypted, by their number, and the txg in which that was told.
+/// The encryption of dnode blocks, by their number, and the txg of their OBJECT_RANGE record.
 #[derive(Default)]
 pub(crate) struct DnodeBlockCrypt(Mutex<BTreeMap<u64, (Txg, RawBlock)>>);
 
@@ -26,7 +26,8 @@ impl DnodeBlockCrypt {
         self.0.lock().get(&block).map(|(_, raw)| *raw)
     }
 
-    /// Forgets the blocks that a txg wrote whole. Only the last block that was told of can still change.
+    /// Forgets the blocks that a txg wrote completely. Only the last described block can still
+    /// change.
     pub(crate) fn finish_txg(&self, txg: Txg) {
         let mut known = self.0.lock();
         let Some(last) = known.keys().next_back().copied() else { return };
@@ -35,7 +36,7 @@ impl DnodeBlockCrypt {
 }
 
 impl Objset {
-    /// Says how a block of dnodes is encrypted that a raw stream describes next.
+    /// Sets the encryption of a dnode block that a raw stream describes next.
     pub fn set_dnode_block_crypt(&self, tx: &Tx, block: BlockId, raw: RawBlock) -> Result<()> {
         let root = units::Zbookmark::root(self.id());
         let overlay = self.overlay().ok_or(Error::ReadOnly { zbookmark: root })?;
@@ -70,7 +71,7 @@ impl Object {
         Ok(())
     }
 
-    /// Gives the object the bonus area and the shape that a raw stream says. What is behind the new last block
+    /// Sets the object's bonus area and shape from a raw stream. Blocks behind the new last block
     /// must have been freed. A tree grows to the height; it is never taller than that.
     pub fn set_raw_shape(
         &self,

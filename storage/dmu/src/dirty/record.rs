@@ -1,8 +1,8 @@
-//! An object that is being changed: what is on the drives, and what every group has changed since.
+//! A dirty object: its tree on the drives, and the changes of every txg since.
 //!
-//! Each fact is kept once per group that changed it, oldest first. The newest version is what
-//! readers see; the version of a closed group is what its sync writes. A change made in one group
-//! is made in all later versions too.
+//! Each fact has one version per txg that changed it, oldest first. Readers see the newest version;
+//! the sync of a closed txg writes that txg's version. A change made in one txg is made in all
+//! later versions too.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -25,16 +25,16 @@ pub(crate) struct DirtyObject {
     pub(crate) state: RwLock<DirtyState>,
 }
 
-/// What a group says of an object as a whole.
+/// The state of an object as a whole in a txg.
 #[derive(Clone, Debug)]
 pub(crate) struct DnodeVersion {
-    /// What it is; none if it was freed. Its pointers and its space are those of some time before.
+    /// The dnode; none if the object was freed. Its pointers and its space may be older.
     pub(crate) dnode: Option<Dnode>,
-    /// What is left of what was before.
+    /// The part of the earlier content that survives.
     pub(crate) reuse: BaseReuse,
 }
 
-/// What a group leaves of an object as it was before.
+/// The part of an object's earlier content that a txg keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BaseReuse {
     /// All that it does not change.
@@ -45,7 +45,7 @@ pub(crate) enum BaseReuse {
     Nothing,
 }
 
-/// What a group says of a block.
+/// The state of a block in a txg.
 #[derive(Clone, Debug)]
 pub(crate) enum BlockVersion {
     /// Its bytes.
@@ -91,10 +91,10 @@ pub(crate) type TxgVersions<T> = Vec<(Txg, T)>;
 
 #[derive(Default)]
 pub(crate) struct DirtyState {
-    /// What is on the drives; none if nothing is.
+    /// The tree on the drives; none if the object is not there.
     pub(crate) base: Option<Arc<DnodeTree>>,
     dnodes: TxgVersions<DnodeVersion>,
-    /// The newest facts as who opens the object is given them: worked out when first wanted.
+    /// The newest facts for openers of the object: computed at first use.
     current_tree: OnceLock<Arc<DnodeTree>>,
     pub(crate) blocks: BTreeMap<u64, TxgVersions<BlockVersion>>,
     /// Blocks that became holes.
@@ -141,19 +141,19 @@ impl DirtyObject {
 }
 
 impl DirtyState {
-    /// What groups say of the object as a whole.
+    /// The versions of the object as a whole.
     pub(crate) fn dnode_versions(&self) -> &TxgVersions<DnodeVersion> {
         &self.dnodes
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(crate) fn dnode_versions_mut(&mut self) -> &mut TxgVersions<DnodeVersion> {
         self.current_tree.take();
         &mut self.dnodes
     }
 
-    /// The object as it is now, and its tree that is on the drives; none if it is not. `make` is
-    /// asked for the tree of a dnode.
+    /// The object's present dnode, and its tree on the drives; none if the object does not exist.
+    /// `make` creates the tree of a dnode.
     pub(crate) fn tree(
         &self,
         make: impl FnOnce(Dnode) -> Arc<DnodeTree>,
@@ -163,7 +163,7 @@ impl DirtyState {
         Some(Arc::clone(self.current_tree.get_or_init(|| make(dnode.clone()))))
     }
 
-    /// What the object is now; none if it is not.
+    /// The object's present dnode; none if it does not exist.
     pub(crate) fn dnode(&self) -> Option<&Dnode> {
         match self.dnodes.last() {
             Some((_, facts)) => facts.dnode.as_ref(),
@@ -249,8 +249,8 @@ impl DirtyState {
         })
     }
 
-    /// The version of a group and all later ones, to be changed; made from `before` (what was
-    /// there) if the group has none yet. The flag says whether it was made.
+    /// The version of a txg and all later ones, mutable. It is made from `before` (the state before
+    /// the txg) if the txg has none yet. The flag tells whether it was made.
     pub(crate) fn versions_from<T: Clone>(
         versions: &mut TxgVersions<T>,
         txg: Txg,
@@ -279,11 +279,11 @@ impl DirtyState {
         }
     }
 
-    /// A group is on the drives: what it changed is below now.
+    /// A txg is on the drives: its changes are in the tree below now.
     pub(crate) fn finish_txg(&mut self, txg: Txg, base: Option<Arc<DnodeTree>>) {
         let mut has_tree = true;
         for (_, facts) in self.dnode_versions_mut().iter_mut().filter(|(known, _)| *known > txg) {
-            // what is made anew has nothing of this tree
+            // a re-created object has no part of this tree
             let (Some(base), Some(dnode)) = (&base, &mut facts.dnode) else { break };
             if facts.reuse == BaseReuse::Nothing {
                 break;
@@ -307,7 +307,7 @@ impl DirtyState {
         });
     }
 
-    /// No group will lead to what is stored already.
+    /// No txg will refer to the eagerly written blocks.
     pub(crate) fn discard_written_through(&self) {
         for (_, content) in self.blocks.values().flatten() {
             if let BlockVersion::WrittenThrough(stored) = content {

@@ -31,7 +31,7 @@ fn tx(txg: u64) -> Tx {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_data_is_read_back() {
     let set = empty_objset();
     let file = set.create(&tx(4), &NewObject::new(ObjectType::PLAIN_FILE, 1024)).unwrap();
     file.write(&tx(4), 1010, b"over the edge of a block").unwrap();
@@ -55,7 +55,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn numbers_are_taken_in_turn_and_large_dnodes_stay_in_a_block() {
+fn large_dnodes_stay_within_a_block() {
     let set = empty_objset();
     let large = NewObject { slots: 8, ..NewObject::new(ObjectType::PLAIN_FILE, 512) };
     let numbers: Vec<u64> =
@@ -91,7 +91,7 @@ impl Source for HookedSource {
 }
 
 #[test]
-fn a_number_that_gets_to_the_drives_while_one_is_looked_for_is_not_given_again() {
+fn number_synced_during_search_is_not_reused() {
     let source = Arc::new(HookedSource::default());
     let below = Arc::clone(&source) as Arc<dyn Source>;
     let set = Objset::new_empty(below, ObjsetId::new(54), Kind::Filesystem, None);
@@ -100,7 +100,7 @@ fn a_number_that_gets_to_the_drives_while_one_is_looked_for_is_not_given_again()
         set.create(&tx(4), &small).unwrap();
     }
     source.memory.sync_objset(&set, Txg::new(4)).unwrap();
-    // one that a log told of
+    // a number from the log
     let again = set.create_at(&tx(5), ObjectId::new(64), &small).unwrap();
     again.write(&tx(5), 0, b"promised").unwrap();
     let (writes, memory) = (set.clone(), Arc::clone(&source.memory));
@@ -116,7 +116,7 @@ fn a_number_that_gets_to_the_drives_while_one_is_looked_for_is_not_given_again()
 }
 
 #[test]
-fn a_later_group_does_not_change_what_an_earlier_one_writes() {
+fn later_txg_does_not_change_an_earlier_one() {
     let set = empty_objset();
     let file = set.create(&tx(4), &NewObject::new(ObjectType::PLAIN_FILE, 512)).unwrap();
     file.write(&tx(4), 0, b"first").unwrap();
@@ -133,7 +133,7 @@ fn a_later_group_does_not_change_what_an_earlier_one_writes() {
 }
 
 #[test]
-fn what_a_group_has_changed_already_is_changed_where_it_is() {
+fn second_change_in_a_txg_is_in_place() {
     let set = empty_objset();
     let table = set.create(&tx(4), &NewObject::new(ObjectType::DIRECTORY, 16 << 10)).unwrap();
     let memory = || match &table.entry().unwrap().state.read().blocks[&0][..] {
@@ -162,7 +162,7 @@ fn a_hole_of_exabytes_is_passed_at_once() {
 }
 
 #[test]
-fn a_hole_behind_what_the_drives_have_is_passed_at_once() {
+fn hole_behind_the_synced_tree_is_skipped() {
     let (set, memory) = crate::memory::empty_objset(Kind::Filesystem);
     let file = set.create(&tx(4), &NewObject::new(ObjectType::PLAIN_FILE, 512)).unwrap();
     file.write(&tx(4), 0, b"near").unwrap();

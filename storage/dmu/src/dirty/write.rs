@@ -14,7 +14,7 @@ use crate::dirty::write_through::{InFlightWrite, PendingWrite};
 use crate::dirty::{DirtyObject, DirtyObjset, lookup};
 use crate::{Error, Object, Result};
 
-/// What a small change is counted as when dirty bytes are: a dnode's share of its block.
+/// The dirty bytes of a small change: a dnode's share of its block.
 pub(super) const SMALL_DIRTY_BYTES: u64 = 512;
 
 /// Where an object ends at the latest: offsets of files are signed.
@@ -27,7 +27,7 @@ impl Object {
         Ok((self.entry().ok_or_else(read_only)?, overlay))
     }
 
-    /// Writes bytes at an offset. Blocks that are not written whole keep what they had.
+    /// Writes bytes at an offset. The rest of partially written blocks is kept.
     pub fn write(&self, tx: &Tx, offset: u64, bytes: &[u8]) -> Result<()> {
         self.begin_write(tx, offset, bytes).map(drop)
     }
@@ -76,8 +76,8 @@ impl Object {
         Ok(underway)
     }
 
-    /// Changes the content of one block in place; that of a hole is zeros before. The change may be
-    /// asked for several times, for versions that later groups have made.
+    /// Changes the content of one block in place; a hole is zeros before. The closure may be called
+    /// several times, for the versions of later txgs.
     pub fn change_block(
         &self,
         tx: &Tx,
@@ -127,7 +127,7 @@ impl Object {
         Ok(())
     }
 
-    /// Replaces the bonus and says what it is made of.
+    /// Replaces the bonus and its type.
     pub fn set_bonus(&self, tx: &Tx, kind: ObjectType, bytes: &[u8]) -> Result<()> {
         self.change_dnode(tx, &|dnode| {
             dnode.bonus_kind = kind;
@@ -137,7 +137,7 @@ impl Object {
         })
     }
 
-    /// Says that it is something else from now on: what had no content becomes a table, say.
+    /// Changes the object's type, for example of an empty object to a table.
     pub fn set_kind(&self, tx: &Tx, kind: ObjectType) -> Result<()> {
         self.change_dnode(tx, &|dnode| dnode.kind = kind)
     }
@@ -158,8 +158,8 @@ impl Object {
         Ok(())
     }
 
-    /// Replaces the block in which the bonus goes on; `None` takes it away. Its length is that of
-    /// the block: a multiple of 512.
+    /// Replaces the spill block; `None` removes it. Its length is that of the block: a multiple of
+    /// 512.
     pub fn set_spill(&self, tx: &Tx, content: Option<&[u8]>) -> Result<()> {
         let (entry, overlay) = self.require_writable()?;
         let block = content.map(|bytes| Block::new(bytes.to_vec(), Order::Little));
@@ -190,7 +190,7 @@ impl Object {
         state.change_dnode(tx.txg(), &|dnode| dnode.block_size = bytes);
         for (_, facts) in state.dnode_versions_mut().iter_mut().filter(|(txg, _)| *txg == tx.txg())
         {
-            // one that is made in this group has nothing at all of what was before
+            // an object created in this txg has no earlier content
             if facts.reuse == BaseReuse::All {
                 facts.reuse = BaseReuse::SpillOnly;
             }
@@ -250,8 +250,8 @@ pub(super) fn write_whole_block(entry: &DirtyObject, tx: &Tx, block: u64, bytes:
     }
 }
 
-/// A block is read, if need be, and changed in this group and in all later ones. A version that is
-/// there already is changed where it is: nothing else may hold its memory meanwhile.
+/// Reads a block if needed, and changes it in this txg and in all later ones. An existing version
+/// is changed in place: there must be no other reference to its memory.
 fn modify_block(
     entry: &DirtyObject,
     tx: &Tx,
@@ -288,7 +288,7 @@ fn modify_block(
             *version = first();
             made = true;
         }
-        // what a later group has cloned, or stored as a whole, has nothing of this one
+        // a block that a later txg has cloned, or written completely, has no part of this change
         if let BlockVersion::Bytes(content) = version {
             change(content.bytes_mut());
         }
@@ -308,17 +308,17 @@ fn has_own_bytes(entry: &DirtyObject, txg: Txg, block: u64) -> bool {
     own.any(|(_, content)| matches!(content, BlockVersion::Bytes(_)))
 }
 
-/// What a group sees in a block.
+/// The state of a block in a txg.
 enum BlockAtTxg {
     /// This.
     InMemory(Block),
-    /// Nothing.
+    /// A hole.
     Hole,
-    /// What is on the drives, here or with another object.
+    /// The block is on the drives, of this or another object.
     OnDisk,
-    /// What is on its way there.
+    /// The block is being written.
     InFlight(Arc<InFlightWrite>),
-    /// What a raw stream brought, which cannot be read.
+    /// A raw stream brought it; it cannot be read.
     Encrypted,
 }
 
@@ -348,7 +348,7 @@ fn block_at_txg(entry: &DirtyObject, txg: Txg, block: u64) -> BlockAtTxg {
     }
 }
 
-/// Makes zeros of a part of a block, if the block is there.
+/// Zeros a part of a block, if the block exists.
 fn zero_part(
     entry: &DirtyObject,
     tx: &Tx,

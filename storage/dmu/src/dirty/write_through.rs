@@ -1,16 +1,15 @@
 //! Blocks that go to the drives before their group is written.
 //!
-//! Whole blocks of content that are given many at a time have nothing to wait for: they are stored
-//! straight from the caller's memory, while it is in the processor's cache, and their group only
-//! brings the pointers to them. Until it is written nothing on the drives leads to them: after a
-//! power cut their room is free. What is written over or cut off before that is given up with the
-//! group.
+//! Many whole blocks of content at a time need not wait for the sync. They are written straight
+//! from the caller's memory, while it is in the processor's cache, and their txg only brings the
+//! pointers to them. Before the sync nothing on the drives refers to them: after a power cut their
+//! space is free. Blocks that are overwritten or truncated before that are freed with the txg.
 //!
-//! That is for when as many write as there are processors. While some of these have nothing to do,
-//! who writes is served sooner if the group is left to them.
+//! Writing through pays off when there are as many writers as processors. With idle processors the
+//! sync serves a writer sooner.
 //!
 //! ```text
-//! begin_write   the blocks are marked as coming, under the lock of whoever changes the object
+//! begin_write   the blocks are marked as in flight, under the lock of the object's writer
 //! finish        they are stored, without that lock; who wants to read them waits for it
 //! sync          the pointers to them are set in the object's tree
 //! ```
@@ -31,28 +30,28 @@ use super::write::{SMALL_DIRTY_BYTES, set_block_version, write_whole_block};
 use crate::tree::DnodeTree;
 use crate::{Objset, PolicyQuery};
 
-/// Less than so many bytes at a time wait for their group, which writes neighbours together.
+/// Shorter writes wait for the sync, which writes adjacent blocks together.
 const MIN_WRITE_THROUGH: usize = 128 << 10;
-/// So many bytes are stored at a time: what fits the processor's cache.
+/// The bytes written at a time: they fit the processor's cache.
 const WRITE_CHUNK: usize = 1 << 20;
 
 /// Where blocks go before their group is written.
 pub trait WriteThrough: Send + Sync {
-    /// How content is stored; none if it must wait for its group, since that depends on what was
-    /// there before or is elsewhere.
+    /// The way of writing content through; none if it must wait for the sync, because it depends on
+    /// earlier content or is elsewhere.
     fn write_policy(&self, wanted: PolicyQuery) -> Option<WritePolicy>;
 
-    /// Who stores it.
+    /// The writer of the blocks.
     fn sink(&self) -> &dyn Sink;
 
-    /// How many long writes are under way ([`Objset::begin_long_write`]).
+    /// The number of running long writes ([`Objset::begin_long_write`]).
     fn active_writers(&self) -> &AtomicUsize;
 
-    /// How many there must be, lest the group be the better way.
+    /// Number of concurrent long writers from which writing through pays off.
     fn min_writers(&self) -> usize;
 
-    /// A block that was stored is not wanted any more, and no group will lead to it: its room is to
-    /// be given up with the group that it was stored in, or a later one.
+    /// A written block is no longer needed, and no txg will refer to it: its space is freed with
+    /// the txg in which it was written, or a later one.
     fn add_orphan(&self, pointer: &Blkptr);
 }
 
@@ -60,7 +59,7 @@ pub trait WriteThrough: Send + Sync {
 pub(crate) struct WriteThroughBlock {
     overridden: Arc<OverriddenBlock>,
     write_through: Arc<dyn WriteThrough>,
-    /// Somebody else answers for its room.
+    /// Another owner frees its space.
     is_released: AtomicBool,
 }
 
@@ -117,7 +116,7 @@ impl InFlightWrite {
     }
 }
 
-/// Neighbouring blocks that are to be stored.
+/// Adjacent blocks to write.
 struct WriteRun<'a> {
     first: u64,
     bytes: &'a [u8],
@@ -131,7 +130,7 @@ pub struct PendingWrite<'a, T: Borrow<Tx>> {
     tx: T,
     object: Arc<DirtyObject>,
     overlay: Arc<DirtyObjset>,
-    /// Who stores them, how, and what they are part of; looked for when it is first wanted.
+    /// The writer, its policy, and the object of the blocks; looked up at first use.
     target: OnceLock<Option<WriteTarget>>,
     runs: Vec<WriteRun<'a>>,
 }
@@ -140,8 +139,8 @@ pub struct PendingWrite<'a, T: Borrow<Tx>> {
 pub struct LongWrite(Arc<dyn WriteThrough>);
 
 impl Objset {
-    /// Counts a write of so many bytes among the long ones until the result is dropped, if it is
-    /// one. To be called before anything is locked: who waits counts as well.
+    /// Counts a write among the long ones until the guard is dropped, if it is long enough. Call it
+    /// before locking anything, so that waiting writers count as well.
     pub fn begin_long_write(&self, bytes: usize) -> Option<LongWrite> {
         let early = self.overlay()?.write_through.get().filter(|_| bytes >= MIN_WRITE_THROUGH)?;
         early.active_writers().fetch_add(1, Ordering::Relaxed);
@@ -178,7 +177,8 @@ impl<'a, T: Borrow<Tx>> PendingWrite<'a, T> {
         self.tx.borrow()
     }
 
-    /// Takes whole blocks of `size` bytes: those that can be stored early are marked as coming.
+    /// Takes whole blocks of `size` bytes, and marks those that can be written eagerly as in
+    /// flight.
     pub(super) fn add_blocks(&mut self, first: u64, bytes: &'a [u8], size: usize) {
         let together = WRITE_CHUNK.checked_div(size).unwrap_or(1).max(1) * size;
         let mut block = first;
@@ -245,8 +245,8 @@ impl<'a> WriteRun<'a> {
         (self.first..).zip(self.bytes.chunks(self.size))
     }
 
-    /// Puts what became of the blocks where they were marked as coming; what was cut off or written
-    /// over since stays as it is.
+    /// Puts the results in the place of the blocks in flight. Blocks that were truncated or
+    /// overwritten meanwhile stay unchanged.
     fn complete(&self, entry: &DirtyObject, contents: Vec<BlockVersion>) {
         let ours = |content: &BlockVersion| match content {
             BlockVersion::InFlight(coming) => Arc::ptr_eq(coming, &self.in_flight),
@@ -282,8 +282,8 @@ impl WriteTarget {
         Some(Self { write_through: early, policy, kind, tree })
     }
 
-    /// Stores blocks. What could not be stored, or takes no room, waits for its group, which tells
-    /// what is wrong.
+    /// Writes blocks. A block that fails, or takes no space, waits for the sync, which reports the
+    /// error.
     fn write_run(&self, run: &WriteRun<'_>, txg: Txg) -> Vec<BlockVersion> {
         let requests = run.blocks().map(|(block, data)| WriteRequest {
             data,
@@ -313,8 +313,8 @@ impl WriteTarget {
     }
 }
 
-/// Whether the group, and later ones, have nothing of those blocks yet: what is written again and
-/// again is written once, with its group.
+/// Whether the txg and later ones have no version of those blocks yet: a block that is written
+/// repeatedly is written once, with its txg.
 fn is_clean_since(entry: &DirtyObject, txg: Txg, blocks: std::ops::Range<u64>) -> bool {
     let state = entry.state.read();
     let mut versions = state.blocks.range(blocks).flat_map(|(_, versions)| versions);
@@ -339,7 +339,7 @@ mod tests {
     use crate::memory::{MemoryStore, MemoryWriteThrough, empty_objset};
     use crate::{NewObject, Object, Objset, PolicyQuery};
 
-    /// Stores what it is given when it is told to; or fails.
+    /// A sink that stores blocks when the test allows it, or fails.
     struct GatedSink {
         memory: Arc<MemoryStore>,
         gate: Mutex<()>,
@@ -421,7 +421,7 @@ mod tests {
             bytes
         }
 
-        /// Writes the group; blocks that are held, and all that the file has.
+        /// Syncs the txg; returns the allocated blocks, and the file's content.
         fn sync(&self, txg: u64) -> (usize, u64) {
             self.sink.memory.sync_objset(&self.objset, Txg::new(txg)).unwrap();
             self.sink.write_through.free_orphans(Txg::new(txg));
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_what_is_coming_waits_for_it() {
+    fn reader_waits_for_a_block_in_flight() {
         let scene = fixture();
         let bytes = vec![5; MIN_WRITE_THROUGH];
         thread::scope(|scope| {
@@ -455,13 +455,13 @@ mod tests {
     }
 
     #[test]
-    fn long_stretches_are_as_short_ones_whatever_they_are_made_of() {
+    fn long_ranges_read_like_single_blocks() {
         let scene = fixture();
         let mut right: Vec<u8> =
             (0..6_u32 << 10).flat_map(|at| (at * 77).to_le_bytes().repeat(128)).collect();
         scene.file.write(&tx(4), 0, &right).unwrap();
         scene.sync(4);
-        // a hole, what waits in memory, and what is stored and has no pointer yet
+        // a hole, dirty blocks, and eagerly written blocks without pointer
         scene.file.free_range(&tx(5), 300_000..700_000).unwrap();
         right[300_000..700_000].fill(0);
         scene.file.write(&tx(5), 900_000, &vec![7; 50_000]).unwrap();
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_written_over_while_it_comes_is_given_up() {
+    fn truncated_or_overwritten_blocks_in_flight_are_freed() {
         let scene = fixture();
         let bytes = vec![5; 2 * MIN_WRITE_THROUGH];
         let underway = scene.file.begin_write(tx(4), 0, &bytes).unwrap();
@@ -510,7 +510,7 @@ mod tests {
             scene.read(MIN_WRITE_THROUGH as u64, MIN_WRITE_THROUGH),
             vec![0; MIN_WRITE_THROUGH]
         );
-        // a byte of what is stored: the rest of the block is kept
+        // a byte of a written block: the rest of the block is kept
         scene.file.write(&tx(4), u64::from(SIZE) + 1, b"7").unwrap();
         assert_eq!(scene.read(SIZE.into(), 3), [5, b'7', 5]);
         let (_, used) = scene.sync(4);
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_alone_leaves_it_to_the_group() {
+    fn single_writer_waits_for_the_sync() {
         let scene = fixture();
         scene.sink.min_writers.store(2, Ordering::Relaxed);
         let bytes = vec![5; MIN_WRITE_THROUGH];
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_stored_early_waits_for_its_group() {
+    fn block_that_cannot_write_through_waits_for_sync() {
         let scene = fixture();
         scene.sink.is_failing.store(true, Ordering::Relaxed);
         scene.file.write(&tx(4), 0, &vec![5; MIN_WRITE_THROUGH]).unwrap();

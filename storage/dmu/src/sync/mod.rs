@@ -20,17 +20,17 @@ use crate::{Error, Objset, Result};
 
 use tree_writer::account_replacement;
 
-/// Who keeps account of the blocks of an object set.
+/// The accountant of an object set's blocks.
 pub trait BlockLedger: Sync {
     /// A block came to be in the group that is written.
     fn block_born(&self, pointer: &Blkptr);
 
-    /// A block is no longer part of the object set. Whether its space is free is for the ledger to
-    /// say (a snapshot may hold it) and to do.
+    /// A block is no longer part of the object set. The ledger decides whether its space is free (a
+    /// snapshot may reference it), and frees it.
     fn block_kill(&self, pointer: &Blkptr);
 
-    /// Bytes that a block counts for in its dnode: of a pool, those of its deflated space, so that
-    /// parity is not counted.
+    /// The space of a block in its dnode: in a pool, its deflated space, so that parity is not
+    /// counted.
     fn dsize(&self, pointer: &Blkptr) -> u64 {
         pointer.allocated()
     }
@@ -39,37 +39,37 @@ pub trait BlockLedger: Sync {
     fn block_rewritten(&self, _before: &Blkptr, _now: &Blkptr) {}
 }
 
-/// Which blocks are asked about when a policy is.
+/// The block for which a policy is requested.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyQuery {
-    /// What they are part of.
+    /// The type of its object.
     pub kind: ObjectType,
-    /// Their height.
+    /// Its level.
     pub level: Level,
-    /// The checksum's number in the dnode; 0: as the object set has it.
+    /// The checksum's number in the dnode; 0: as the object set's.
     pub checksum: u8,
-    /// The compression's number in the dnode; 0: as the object set has it.
+    /// The compression's number in the dnode; 0: as the object set's.
     pub compression: u8,
 }
 
-/// What is needed to write a group out.
+/// The context of a sync.
 #[derive(Clone, Copy)]
 pub struct SyncContext<'a> {
-    /// The group; nobody holds it any more.
+    /// The txg; it has no holds any more.
     pub txg: Txg,
     /// Where blocks go.
     pub sink: &'a dyn Sink,
-    /// Who keeps account.
+    /// The accountant.
     pub ledger: &'a dyn BlockLedger,
     /// How blocks are to be stored.
     pub policy: &'a (dyn Fn(PolicyQuery) -> WritePolicy + Sync),
     /// How many threads may work.
     pub workers: usize,
-    /// What the pool's version and features say of the form of dnodes and root blocks.
+    /// The form of dnodes and root blocks by the pool's version and features.
     pub form: Form,
 }
 
-/// The form of what a sync writes, which depends on the pool's version.
+/// The form of written blocks, which depends on the pool's version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Form {
     /// Bytes of a root block; one that is larger stays so.
@@ -79,7 +79,7 @@ pub struct Form {
 }
 
 impl Default for Form {
-    /// As pools of today have it.
+    /// The form of current pools.
     fn default() -> Self {
         Self { root_size: ObjsetHeader::SIZE, used_in_bytes: true }
     }
@@ -96,24 +96,24 @@ impl Form {
         Self { root_size, used_in_bytes: version >= version::DEFLATE }
     }
 
-    /// Has a dnode say in what it counts its space.
+    /// Sets the unit of a dnode's space.
     fn mark(self, dnode: &mut Dnode) {
         dnode.flags.0 = dnode.flags.0 & !1 | u8::from(self.used_in_bytes);
     }
 }
 
-/// What became of an object in a group.
+/// The result of a txg for an object.
 #[derive(Clone, Debug)]
 pub struct DnodeChange {
     /// The object.
     pub id: ObjectId,
     /// As it was on the drives before; none if it was not there.
     pub before: Option<Dnode>,
-    /// As it is there now; none if it is no more.
+    /// The new dnode; none if the object was freed.
     pub after: Option<Dnode>,
 }
 
-/// What a sync has written.
+/// The result of a sync.
 #[derive(Clone, Debug)]
 pub struct SyncOutput {
     /// The pointer to the root block.
@@ -122,9 +122,9 @@ pub struct SyncOutput {
     pub changed: Vec<DnodeChange>,
 }
 
-/// Objects for which a thread of its own pays off. The txgs of commands have few and small objects: threads
-/// for them take longer to start than to work, and what they leave in the cache keeps the memory around it
-/// from being used again.
+/// Objects from which a second thread pays off. The txgs of commands have few and small objects.
+/// Threads for them take longer to start than to work, and the memory that they leave in the cache
+/// is not reused.
 const OBJECTS_OF_A_THREAD: usize = 16;
 
 /// An object on its way to the drives.
@@ -135,9 +135,9 @@ struct WrittenObject {
 }
 
 impl Objset {
-    /// Writes out what a group has changed. `edit` may change the root block before it is written:
-    /// flags, the head of the intent log. Called again for the same group it writes what was
-    /// changed in between.
+    /// Writes the changes of a txg. `edit` may change the root block before it is written: flags,
+    /// the head of the intent log. A further call for the same txg writes the changes since the
+    /// last one.
     pub fn sync(
         &self,
         syncing: &SyncContext<'_>,
@@ -156,6 +156,8 @@ impl Objset {
                 if SpecialObject::is_special(entry.id) { 0 } else { self.accounted_flags().0 };
             object::write_object(&base, inner, entry, accounted)
         })?;
+        // Rule: a pointer is written after its block, from data up to the root block. The checksum in the
+        // pointer is known only then, and no state on the drives leads to an unwritten block.
         let mut header = base.header().clone();
         let (special, numbered): (Vec<_>, Vec<_>) =
             written.iter().partition(|written| SpecialObject::from_id(written.object.id).is_some());
@@ -212,7 +214,7 @@ fn write_root(base: &Objset, syncing: &SyncContext<'_>, header: &ObjsetHeader) -
     Ok(pointer)
 }
 
-/// Puts what was written under what is left of the changes.
+/// Puts the written tree under the remaining overlay.
 fn install_synced(
     overlay: &DirtyObjset,
     txg: Txg,

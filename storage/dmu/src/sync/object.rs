@@ -15,13 +15,13 @@ use crate::object::SPILL_BLOCK;
 use crate::tree::DnodeTree;
 use crate::{Error, Objset, Result};
 
-/// What a group has to write of an object.
+/// The parts of an object that a txg has to write.
 struct TxgChanges {
     base: Option<Arc<DnodeTree>>,
     dnode: Option<DnodeVersion>,
     blocks: Vec<(u64, BlockVersion)>,
     freed_ranges: Vec<std::ops::Range<u64>>,
-    /// The last: what the spill becomes.
+    /// The last one: the new spill block.
     spill: Vec<Option<Block>>,
     /// How the spill is encrypted that a raw stream brought.
     raw_spill: Option<RawBlock>,
@@ -47,7 +47,7 @@ fn collect_changes(entry: &DirtyObject, syncing: &SyncContext<'_>) -> TxgChanges
     }
 }
 
-/// Writes what a group has changed in an object, and marks it with the flags `accounted`.
+/// Writes the changes of a txg in an object, and marks it with the flags `accounted`.
 pub(super) fn write_object(
     objset: &Objset,
     syncing: &SyncContext<'_>,
@@ -80,7 +80,7 @@ pub(super) fn write_object(
     Ok(WrittenObject { object: entry, before, after: Some(after) })
 }
 
-/// The facts of a group with what they keep of the tree that is on the drives.
+/// The facts of a txg with the parts of the tree on the drives that they keep.
 fn merge_with_base(
     syncing: &SyncContext<'_>,
     facts: &Dnode,
@@ -140,7 +140,7 @@ fn write_content(
                 forest.override_pointer(*block, &stored.overridden().pointer)?;
                 stored.mark_referenced();
             }
-            // who stores it holds the group until it is there
+            // its writer holds the txg until it is on the drives
             BlockVersion::InFlight(_) => {
                 let place = below.zbookmark(0, *block);
                 return Err(Error::NoContent { zbookmark: place });

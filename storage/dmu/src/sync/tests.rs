@@ -1,4 +1,4 @@
-//! What was changed is what is read after any number of syncs, and every block is accounted for.
+//! After any number of syncs the content equals the model, and every block is accounted for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use zio::Source;
 use crate::memory::{MemoryStore, MemoryWriteThrough, empty_objset};
 use crate::{BlockVisit, NewObject, Objset, SyncOutput, WalkControl, WalkOptions, WriteThrough};
 
-/// What is done to one of a few objects.
+/// A change of one of a few objects.
 #[derive(Clone, Debug)]
 enum Operation {
     Write {
@@ -47,7 +47,7 @@ enum Operation {
         object: usize,
         sectors: u32,
     },
-    /// What comes now is of the next group, while this one waits to be written.
+    /// Closes the txg: later changes belong to the next one, while this one waits for its sync.
     NextTxg,
     Sync,
 }
@@ -94,7 +94,7 @@ struct TestRun {
     oldest: u64,
 }
 
-/// So many groups may wait behind the one that is open.
+/// The most txgs that may wait behind the open one.
 const MAX_WAITING_TXGS: u64 = 2;
 
 fn new_object() -> NewObject {
@@ -151,7 +151,7 @@ impl TestRun {
         let tx = self.tx();
         match *deed {
             Operation::Sync => {
-                // what comes now is of the next group, and the oldest one is written meanwhile
+                // later changes belong to the next txg, and the oldest one is synced meanwhile
                 self.txg += 1;
                 let late = self.objset.object(self.ids[0]).unwrap();
                 late.write(&self.tx(), FAR, b"in the next group").unwrap();
@@ -225,7 +225,7 @@ impl TestRun {
         }
     }
 
-    /// Everything that is reachable is held, and nothing else; each object's space is the sum.
+    /// Every reachable block is allocated, and no other; each object's space is the sum.
     fn check_accounting(&self, root: &Blkptr) {
         let source: Arc<dyn Source> = Arc::clone(&self.memory) as Arc<dyn Source>;
         let cold = Objset::open(source, ObjsetId::new(54), root, None).unwrap();
@@ -244,7 +244,11 @@ impl TestRun {
             }
             WalkControl::Descend
         });
-        assert_eq!(seen.len(), self.memory.block_count(), "blocks that are held and not reachable");
+        assert_eq!(
+            seen.len(),
+            self.memory.block_count(),
+            "blocks that are allocated and not reachable"
+        );
         let mut objects = 0;
         for found in cold.objects() {
             let (id, dnode) = found.unwrap();
@@ -269,7 +273,7 @@ fn overlay_bytes(content: &mut Vec<u8>, at: u64, bytes: &[u8]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
     #[test]
-    fn any_changes_are_kept_and_every_block_is_accounted_for(
+    fn random_changes_survive_and_blocks_are_accounted(
         deeds in proptest::collection::vec(operation(), 1..40)
     ) {
         let mut run = TestRun::new();
@@ -284,7 +288,7 @@ proptest! {
 }
 
 #[test]
-fn nothing_of_what_was_cut_off_comes_back_with_what_is_written_after_it() {
+fn truncated_content_never_reappears() {
     let mut run = TestRun::new();
     let write = |length, fill| Operation::Write { object: 1, at: 0, length, fill };
     for deed in [
@@ -300,7 +304,7 @@ fn nothing_of_what_was_cut_off_comes_back_with_what_is_written_after_it() {
 }
 
 #[test]
-fn numbers_of_objects_that_went_with_the_group_they_came_with_are_free() {
+fn numbers_freed_in_their_first_txg_are_reusable() {
     let (set, memory) = empty_objset(Kind::Filesystem);
     let tx = Tx::syncing(Txg::new(4));
     let large = NewObject { slots: 4, ..new_object() };
@@ -311,7 +315,7 @@ fn numbers_of_objects_that_went_with_the_group_they_came_with_are_free() {
     assert_eq!(overlay.claimed_slots(0..32).0.len(), 8);
     memory.sync_objset(&set, Txg::new(4)).unwrap();
     assert_eq!(overlay.claimed_slots(0..32).0.len(), 0);
-    // nothing is in the way of one that was there before it
+    // an object from before is not affected
     let tx = Tx::syncing(Txg::new(5));
     set.create_at(&tx, ObjectId::new(gone.get() + 1), &new_object()).unwrap();
     memory.sync_objset(&set, Txg::new(5)).unwrap();
@@ -319,7 +323,7 @@ fn numbers_of_objects_that_went_with_the_group_they_came_with_are_free() {
 }
 
 #[test]
-fn a_free_number_is_found_without_a_look_at_all_large_objects() {
+fn free_number_is_found_past_large_objects() {
     let (set, memory) = empty_objset(Kind::Filesystem);
     let large = NewObject { slots: 4, ..new_object() };
     let ids: Vec<_> =
@@ -328,7 +332,7 @@ fn a_free_number_is_found_without_a_look_at_all_large_objects() {
     let source = Arc::clone(&memory) as Arc<dyn Source>;
     let opened = Objset::open(source, set.id(), &root, None).unwrap();
     let meta = opened.meta().unwrap();
-    // the first is begun after number 0; the second is enough to know the others by; the last has room
+    // the first begins after number 0; the second sets the expected count; the last has free slots
     let last = ids[199].get() / 32;
     (2..last).for_each(|block| memory.make_unreadable(&meta.find(0, block).unwrap().pointer));
     let live = opened.to_writable();
@@ -337,7 +341,7 @@ fn a_free_number_is_found_without_a_look_at_all_large_objects() {
 }
 
 #[test]
-fn a_later_pass_of_the_same_group_writes_in_place() {
+fn later_pass_of_a_txg_writes_in_place() {
     let (set, memory) = empty_objset(Kind::Meta);
     let tx = Tx::syncing(Txg::new(4));
     let file = set.create(&tx, &NewObject::new(ObjectType::PLAIN_OTHER, 4096)).unwrap();
@@ -374,14 +378,14 @@ fn damaged_objset() -> (Objset, Arc<MemoryStore>, ObjectId) {
 }
 
 #[test]
-fn who_writes_where_no_way_leads_is_told_at_once_and_no_group_ends() {
+fn unreadable_indirect_block_fails_the_write_early() {
     let (set, memory, id) = damaged_objset();
     let tx = Tx::syncing(Txg::new(5));
     let file = set.object(id).unwrap();
     let lost = |done: crate::Result<()>| {
         assert!(matches!(done, Err(crate::Error::Read { .. })), "{done:?}");
     };
-    // as a whole, in part, behind what could be read, and freed
+    // as a whole, in part, behind the readable part, and freed
     lost(file.write(&tx, 10 * 512, &[2; 512]));
     lost(file.write(&tx, 10 * 512, &[2; 100]));
     lost(file.write(&tx, 7 * 512, &[2; 2 * 512]));
@@ -391,7 +395,7 @@ fn who_writes_where_no_way_leads_is_told_at_once_and_no_group_ends() {
     file.write(&tx, 20 * 512, &[2; 512]).unwrap();
     file.write(&tx, 100 * 512, &[2; 512]).unwrap();
     memory.sync_objset(&set, Txg::new(5)).unwrap();
-    // what goes as a whole can go
+    // a whole range can be freed
     let tx = Tx::syncing(Txg::new(6));
     set.object(id).unwrap().free_range(&tx, 3 * 512..30 * 512).unwrap();
     memory.sync_objset(&set, Txg::new(6)).unwrap();
@@ -403,7 +407,7 @@ fn who_writes_where_no_way_leads_is_told_at_once_and_no_group_ends() {
 }
 
 #[test]
-fn what_is_damaged_can_be_removed_and_only_what_nobody_finds_stays() {
+fn damaged_objects_can_be_freed() {
     let (set, memory, id) = damaged_objset();
     let left = memory.block_count();
     set.free(&Tx::syncing(Txg::new(5)), id).unwrap();

@@ -23,7 +23,7 @@ type IndirectId = (u8, u64);
 /// A tree that is being written.
 pub(crate) struct TreeWriter<'a> {
     context: &'a SyncContext<'a>,
-    /// Reads what is on the drives, and knows places.
+    /// Reads the tree on the drives, and addresses for errors.
     base: &'a DnodeTree,
     pub(crate) pointers: Vec<Blkptr>,
     pub(crate) levels: u8,
@@ -136,7 +136,7 @@ impl<'a> TreeWriter<'a> {
         Ok(())
     }
 
-    /// What an indirect block has on the drives.
+    /// The content of an indirect block on the drives.
     fn read_indirect(&self, seat: IndirectId, pointer: &Blkptr) -> Result<Vec<u8>> {
         if pointer.is_hole() {
             return Ok(vec![0; self.indirect_size()]);
@@ -203,12 +203,12 @@ impl<'a> TreeWriter<'a> {
         Ok(())
     }
 
-    /// Accounts for the death of a block and of all below it. Where nobody can tell what is below, as
-    /// the block that leads there is damaged, that stays allocated: an error here would end the group.
+    /// Accounts for the death of a block and of all below it. Blocks below a damaged block are
+    /// unknown and stay allocated: an error here would end the txg.
     fn kill_subtree(&mut self, level: u8, block: u64, pointer: &Blkptr) -> Result<()> {
         if level > 0 {
             let seat = (level, block);
-            // not by the way from the root: that would bring what is dead above it back into memory
+            // not by the path from the root: that would bring dead blocks above it back into memory
             let content = match self.indirect.remove(&seat) {
                 Some(content) => content,
                 None => self.read_indirect(seat, pointer).or_else(skip_if_damaged)?,
@@ -338,17 +338,17 @@ impl<'a> TreeWriter<'a> {
     }
 }
 
-/// How many blocks are given to one worker at a time: neighbours go out together, but nobody is to
-/// be idle.
+/// The number of blocks that a worker gets at a time: adjacent blocks are written together, but no
+/// worker may be idle.
 fn run_length(todo: &[(&PendingBlock, Blkptr)], workers: usize) -> usize {
-    /// Bytes of blocks that may be neighbours on the drives.
+    /// Bytes of blocks that may be adjacent on the drives.
     const MAX_RUN_BYTES: usize = 1 << 20;
     let size = todo.first().map_or(1, |(job, _)| job.content.len()).max(1);
     let share = todo.len().div_ceil(workers.max(1));
     MAX_RUN_BYTES.checked_div(size).unwrap_or(1).min(share).max(1)
 }
 
-/// What is below a damaged block: nothing that anybody could find.
+/// The children of a damaged block: none can be found.
 fn skip_if_damaged(error: Error) -> Result<Vec<u8>> {
     let is_damage = match &error {
         Error::Read { source } => !source.is_unavailable(),
@@ -375,7 +375,7 @@ fn store_pointer(content: &mut [u8], slot: usize, pointer: &Blkptr) {
     }
 }
 
-/// Tells the ledger that one pointer took the place of another.
+/// Reports to the ledger that one pointer replaced another.
 pub(crate) fn account_replacement(ledger: &dyn BlockLedger, before: &Blkptr, now: &Blkptr) {
     if let (Blkptr::Regular(was), Blkptr::Regular(is)) = (before, now)
         && was.dvas == is.dvas

@@ -32,12 +32,13 @@ pub(crate) fn map_parallel<T: Sync, R: Send>(
     };
     thread::scope(|scope| {
         let writing = zio::is_syncing_thread();
-        // the caller only waits: a busy one would share its processor with who it has just started
+        // the caller only waits: if it worked, it would compete with the thread that it just
+        // started
         let started = (0..workers.min(items.len())).filter(|_| {
             let help = move || zio::while_syncing(writing, take);
             thread::Builder::new().spawn_scoped(scope, help).is_ok()
         });
-        // where the system has no more threads to give
+        // if the system cannot start more threads
         if started.count() == 0 {
             take();
         }
@@ -56,7 +57,7 @@ mod tests {
     use crate::Error;
 
     #[test]
-    fn results_come_in_order_and_an_error_ends_it() {
+    fn results_are_ordered_and_errors_stop() {
         let items: Vec<u64> = (0..1000).collect();
         let squares = map_parallel(3, &items, &|item| Ok(item * item)).unwrap();
         assert!(squares.iter().enumerate().all(|(at, square)| *square == (at * at) as u64));

@@ -59,7 +59,7 @@ fn objects_are_found_in_both_byte_orders() {
 }
 
 #[test]
-fn holes_read_as_zeros_and_are_passed_in_few_reads() {
+fn holes_read_as_zeros_with_few_reads() {
     let (set, _, pool, _) = open_objset(Order::Little);
     let file = set.object(ObjectId::new(1)).unwrap();
     let mut bytes = [7; 700];
@@ -113,13 +113,13 @@ fn a_walk_sees_all_and_resumes_anywhere() {
         let plan = WalkOptions { start: Some(*from), ..WalkOptions::default() };
         assert_eq!(walk_zbookmarks(&set, &plan).0, seen[at..], "from {from}");
     }
-    // what is older than txg 3 is left out with what is below it
+    // blocks older than txg 3 are left out with their children
     let plan = WalkOptions { born_after: Txg::new(3), ..WalkOptions::default() };
     assert_eq!(walk_zbookmarks(&set, &plan).0.len(), 2 + 4 + 1);
 }
 
 #[test]
-fn a_lost_block_is_told_and_the_rest_goes_on() {
+fn lost_block_is_reported_and_the_walk_continues() {
     let (set, _, pool, low) = open_objset(Order::Little);
     pool.lose(&low);
     let (seen, trouble) = walk_zbookmarks(&set, &WalkOptions::default());

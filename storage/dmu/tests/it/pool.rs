@@ -28,7 +28,7 @@ impl Source for Pool {
     }
 }
 
-/// What a test says of an object; all else follows.
+/// The facts that a test gives of an object; the rest follows from them.
 pub(crate) struct Spec {
     pub(crate) kind: u8,
     pub(crate) levels: u8,

@@ -24,7 +24,7 @@ fn local_and_descendent_permissions_differ() {
     assert!(has(&levels, Dataset, "mount") && !has(&levels, Snapshot, "mount"));
     assert!(!has(&levels, Dataset, "snapshot") && has(&levels, Snapshot, "snapshot"));
     assert!(has(&levels, NewDataset, "snapshot") && !has(&levels, NewDataset, "mount"));
-    // at a dataset above only what is delegated downwards counts
+    // of a dataset above, only the downward delegations count
     let levels = [level(&[]), levels[0].clone()];
     assert!(has(&levels, Dataset, "snapshot") && !has(&levels, Dataset, "mount"));
 }

@@ -15,7 +15,7 @@ pub fn available_space(dataset: &Dataset, refquota: u64, refreservation: u64) ->
         if dir.parent().is_none() {
             quota = quota.min(dataset.tree().pool_info().usable_space);
         }
-        // what is reserved here comes on top of what is left above
+        // the reservation here adds to the available space above
         if space != u64::MAX {
             space = raise_limit(space, record.reserved.minus_or_zero(record.used));
         }

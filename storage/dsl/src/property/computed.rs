@@ -1,4 +1,4 @@
-//! The facts about a dataset that are told as properties.
+//! Properties that are computed from the dataset's records.
 
 use std::collections::HashMap;
 
@@ -22,15 +22,14 @@ pub(super) const CONTENT_PROPERTIES: [&str; 6] =
 #[derive(Debug, Default)]
 pub(super) struct ComputedValues {
     values: HashMap<&'static str, PropertyValue>,
-    /// Whether what stands in the dataset's content could not be read.
+    /// Whether the dataset's content could not be read.
     pub(super) content_unreadable: bool,
 }
 
 impl ComputedValues {
-    /// All that can be told. What cannot be read is left out: other facts are still worth telling.
+    /// All readable facts. An unreadable one is left out, because the others are still useful.
     ///
-    /// `wanted` says of which properties the facts are wanted: the dear ones are not asked for
-    /// without need.
+    /// `wanted` selects the properties: expensive facts are computed only on request.
     pub(super) fn compute(
         dataset: &Dataset,
         kind: DatasetKind,
@@ -63,12 +62,12 @@ impl ComputedValues {
                 facts.add_dir_values(dataset, phys, wanted);
             }
         }
-        // each part tells what it can
+        // each part contributes the facts that it can read
         if any(&KEY_PROPERTIES) {
             let _ = facts.add_key_values(dataset);
         }
         if any(&CONTENT_PROPERTIES) {
-            // of what is half received the part that says it may be missing
+            // parts of an incomplete receive may be missing
             facts.content_unreadable = !volume && dataset.is_inconsistent()
                 || facts.add_content_values(dataset, volume).is_err();
         }
@@ -199,7 +198,7 @@ impl ComputedValues {
         Ok(())
     }
 
-    /// What was chosen when the dataset was made stands in its content.
+    /// The choices of the creation are in the dataset's content.
     fn add_content_values(&mut self, dataset: &Dataset, volume: bool) -> Result<()> {
         let objset = dataset.open_objset()?;
         if volume {

@@ -20,7 +20,7 @@ pub(super) const DEDUP: IndexWords = &[
     ("blake3", 14), ("blake3,verify", 270),
 ];
 #[rustfmt::skip] // a table
-/// A level of zstd stands above the method, from bit 7 on; the fast ones go on from 103.
+/// A level of zstd stands above the method, from bit 7 on; the fast ones continue from 103.
 pub(super) const COMPRESSION: IndexWords = &[
     ("on", 1), ("off", 2), ("lzjb", 3), ("gzip", 10), ("gzip-1", 5), ("gzip-2", 6), ("gzip-3", 7),
     ("gzip-4", 8), ("gzip-5", 9), ("gzip-6", 10), ("gzip-7", 11), ("gzip-8", 12), ("gzip-9", 13),

@@ -1,9 +1,9 @@
-//! Properties: what is set, and the facts, as `zfs get all -p` prints them.
+//! Properties, set or computed, as `zfs get all -p` prints them.
 //!
 //! A value comes from the first place that has one: the snapshot, its directory, then, if the
-//! property is inherited, the directories above; or else it is the default. Facts come from the
-//! dataset's records. What depends on a system that has the pool imported (`mounted`, and what
-//! mount options override) is told as of a pool that is not.
+//! property is inherited, the directories above; or else it is the default. Computed values come
+//! from the dataset's records. Values that depend on the importing system (`mounted`, and
+//! properties that mount options override) are those of an exported pool.
 
 mod available;
 mod computed;
@@ -30,7 +30,7 @@ use crate::{Dataset, DatasetKind, Result};
 pub enum PropertySource {
     /// It is a fact (`-`).
     Computed,
-    /// Nothing is set (`default`).
+    /// It is not set (`default`).
     Default,
     /// It is set here (`local`).
     Local,
@@ -65,7 +65,7 @@ pub struct Property {
     pub received: Option<String>,
 }
 
-/// Whether there is a property of that name: a native one, or one of the form of a user's own.
+/// Whether the property exists: a native one, or one with the form of a user property.
 pub fn is_known(name: &str) -> bool {
     table::find_property(name).is_some() || name.contains(':')
 }
@@ -80,12 +80,12 @@ pub(crate) fn is_known_index(name: &str, value: &PropertyValue) -> bool {
     }
 }
 
-/// Whether a directory below has what is set here, too.
+/// Whether directories below inherit the value.
 pub(crate) fn is_inheritable(name: &str) -> bool {
     table::find_property(name).is_none_or(PropertyDef::is_inheritable)
 }
 
-/// What a property has that is set nowhere.
+/// The value of a property that is not set.
 pub(crate) fn default_value(name: &str) -> Option<PropertyValue> {
     match table::find_property(name)?.default {
         DefaultValue::None => None,
@@ -101,7 +101,7 @@ fn index_word(words: &[(&'static str, u64)], number: u64) -> Option<&'static str
 impl Dataset {
     /// All properties, native ones first and in the order of `zfs get all`, then the user's own.
     ///
-    /// What cannot be read (of a locked dataset, or a damaged one) is left out.
+    /// Unreadable values (of a locked dataset, or a damaged one) are left out.
     pub fn properties(&self) -> Result<Vec<Property>> {
         let view = PropertyView::new(self, &|_| true)?;
         let mut found: Vec<Property> =
@@ -126,7 +126,7 @@ impl Dataset {
         Ok(names.iter().map(find).collect())
     }
 
-    /// What is set for a property: in the dataset, or for inherited ones above.
+    /// The set value of a property: of the dataset, or for inherited ones of a dataset above.
     pub(crate) fn effective_value(
         &self,
         name: &str,
@@ -145,7 +145,7 @@ impl Dataset {
     }
 }
 
-/// What is set in one place, as a dataset sees it.
+/// The values set in one place, as the dataset sees them.
 struct PropertyLayer {
     properties: Arc<LocalProperties>,
     dataset_name: String,
@@ -214,8 +214,8 @@ impl<'a> PropertyView<'a> {
         Ok(Self { dataset, kind_mask: kinds, layers, computed: facts })
     }
 
-    /// Whether this kind of dataset has the property; a snapshot has only what what it is a
-    /// snapshot of has, too.
+    /// Whether this kind of dataset has the property. A snapshot has only properties that its
+    /// dataset has too.
     fn has_property(&self, row: &PropertyDef) -> bool {
         if self.kind_mask & SNAPSHOT == 0 {
             return row.dataset_kinds & self.kind_mask != 0;
@@ -259,9 +259,9 @@ impl<'a> PropertyView<'a> {
         own.properties.received(name)
     }
 
-    /// Facts have no source; but of some it is said where they were set.
+    /// Computed values have no source; but some have one in `zfs get`.
     fn computed_source(&self, row: &PropertyDef, fact: &PropertyValue) -> PropertySource {
-        // no limit may be what was set
+        // the set value may be `none`
         let limits = ["quota", "refquota", "reservation", "refreservation"];
         if let (true, Some((_, source))) = (limits.contains(&row.name), self.set_value(row)) {
             return source;
@@ -282,7 +282,7 @@ impl<'a> PropertyView<'a> {
     }
 
     fn default_value(&self, row: &PropertyDef) -> Option<(PropertyValue, PropertySource)> {
-        // a fact that is not there is not told
+        // a missing fact is left out
         let limit = row.format == ValueFormat::Limit;
         if self.kind_mask == BOOKMARK || (row.attr == PropertyAttr::ReadOnly && !limit) {
             return None;

@@ -8,7 +8,7 @@ use crate::{DatasetKind, Error, Result};
 const MAX_NAME_LEN: usize = 255;
 const MAX_VALUE_LEN: usize = 8191;
 
-/// What a property is set to by a text, if it can be set and that is a value of it.
+/// Parses a text as a value of a property, if it is one and can be set.
 pub fn parse_value(name: &str, kind: DatasetKind, text: &str) -> Result<PropertyValue> {
     let bad = |why| Error::InvalidValue { property: name.to_owned(), value: text.to_owned(), why };
     let not_a_number = || Error::NotANumber { value: text.to_owned() };
@@ -31,7 +31,7 @@ pub fn parse_value(name: &str, kind: DatasetKind, text: &str) -> Result<Property
         ValueFormat::Number => match units::parse_binary(text) {
             None => return Err(not_a_number()),
             Some(0) if matches!(name, "quota" | "refquota") => {
-                return Err(bad("`none` is no limit"));
+                return Err(bad("`none` does not set a limit"));
             }
             Some(number) => PropertyValue::Number(number),
         },
@@ -143,7 +143,7 @@ pub fn check_stored_value(name: &str, kind: DatasetKind, value: &PropertyValue) 
     check_value(row, value).map_err(bad)
 }
 
-/// Whether a number is among those that the property may have.
+/// Whether the property may have this number.
 fn check_value(row: &PropertyDef, value: &PropertyValue) -> std::result::Result<(), &'static str> {
     let number = match value {
         PropertyValue::Number(number) => number,

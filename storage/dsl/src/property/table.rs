@@ -37,7 +37,7 @@ pub(super) enum ValueFormat {
     Text,
 }
 
-/// The value of what is not set.
+/// The default value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum DefaultValue {
     None,
@@ -54,7 +54,7 @@ pub(super) const BOOKMARK: u8 = 8;
 #[derive(Debug)]
 pub(super) struct PropertyDef {
     pub(super) name: &'static str,
-    /// Which kinds of datasets have it.
+    /// The kinds of datasets that have it.
     pub(super) dataset_kinds: u8,
     pub(super) attr: PropertyAttr,
     pub(super) format: ValueFormat,
@@ -62,7 +62,7 @@ pub(super) struct PropertyDef {
 }
 
 impl PropertyDef {
-    /// Whether directories below and snapshots have it too.
+    /// Whether directories below and snapshots inherit it.
     pub(super) fn is_inheritable(&self) -> bool {
         self.attr == Inherit
     }
@@ -88,7 +88,7 @@ const HEAD: u8 = FILESYSTEM | VOLUME;
 const DATASET: u8 = HEAD | SNAPSHOT;
 const ANY: u8 = DATASET | BOOKMARK;
 
-/// Properties that are shown where they are asked for by name only. OpenZFS's tests ask for them.
+/// Properties that are shown only on request by name. OpenZFS's tests use them.
 static HIDDEN_PROPERTIES: &[PropertyDef] =
     &[property_def("inconsistent", DATASET, ReadOnly, Format::Number, DefaultValue::Number(0))];
 

@@ -9,7 +9,7 @@ fn format_number(name: &str, number: u64) -> Option<String> {
 }
 
 #[test]
-fn every_kind_of_value_is_written_as_zfs_does() {
+fn values_are_printed_as_zfs_prints_them() {
     for (name, number, text) in [
         ("compression", 16, "zstd"),
         ("compression", 16 + (19 << 7), "zstd-19"),

@@ -1,9 +1,9 @@
 //! Freeing what waits for it: the pool's list, the trees of destroyed datasets, the livelists of
 //! destroyed clones.
 //!
-//! It is done some blocks at a time, in each transaction group. A tree is freed from its first
-//! block to its last, each indirect block after all that is below it, so that what is left can
-//! always be read; where it stands is kept in the tree's entry.
+//! Each transaction group frees some blocks. A tree is freed from its first block to its last, each
+//! indirect block after all blocks below it, so that the rest can always be read. The tree's entry
+//! records the position.
 
 use std::sync::Arc;
 
@@ -39,10 +39,10 @@ pub struct FreeProgress {
     pub is_stuck: bool,
 }
 
-/// Frees some of what waits to be freed, `most` blocks or so.
+/// Frees about `most` blocks of those that wait to be freed.
 pub fn free_pending(change: &SyncTaskContext<'_>, most: u64) -> Result<FreeProgress> {
     if change.version < version::DEADLISTS {
-        // such a pool frees at once, and has no directory to count what waits
+        // such a pool frees at once, and has no directory that counts waiting blocks
         return Ok(FreeProgress::default());
     }
     let mut work = FreeWork {
@@ -130,8 +130,8 @@ impl FreeWork<'_> {
         features::decrement(change, guid::OBSOLETE_COUNTS)
     }
 
-    /// Does away with the pointers of a list, each as `each` says, from its end, and then with its
-    /// sublists from the last. Gives the space of those that are gone.
+    /// Removes the pointers of a list from its end, as `each` decides, and then its sublists from
+    /// the last. Returns the space of the removed ones.
     fn drain_bpobj(
         &mut self,
         id: ObjectId,
@@ -173,7 +173,7 @@ impl FreeWork<'_> {
         Ok(freed)
     }
 
-    /// Leaves a list with so many sublists.
+    /// Truncates a list to this many sublists.
     fn truncate_subobjs(&self, id: ObjectId, left: u64) -> Result<()> {
         let change = self.change;
         let header = bpobj_header(change.mos, id)?;
@@ -214,7 +214,7 @@ impl FreeWork<'_> {
             let size = bpobj::to_u64(BptreeEntry::SIZE);
             let object = change.object(id)?;
             match done {
-                // one that is done, but has one before it that is stuck, has nothing any more
+                // a finished one that waits behind a stuck one is empty
                 TreeStatus::Complete if self.is_stuck => entry.birth = Txg::new(u64::MAX),
                 TreeStatus::Complete => header.begin += 1,
                 TreeStatus::Partial => {}
@@ -317,8 +317,7 @@ enum WalkStep {
     Stop(Zbookmark, TreeStatus),
 }
 
-/// Frees the blocks of a tree in the order in which it is walked, those with something below them
-/// afterwards.
+/// Frees the blocks of a tree in the order of the walk, and indirect blocks after their children.
 struct TreeWalk<'a, 'b> {
     work: &'a mut FreeWork<'b>,
     /// Dnodes in a block of them.
@@ -328,7 +327,7 @@ struct TreeWalk<'a, 'b> {
     resume: Option<(ObjectId, u64)>,
     /// All objects before this one are freed, where the walk is between two of them.
     next_object: u64,
-    /// The root, and blocks below which freeing goes on.
+    /// The root, and the blocks below which freeing continues.
     pending_parents: Vec<(Zbookmark, Blkptr)>,
 }
 
@@ -361,7 +360,8 @@ impl TreeWalk<'_, '_> {
         WalkStep::Continue(WalkControl::Descend)
     }
 
-    /// The walk cannot go on at a place: what it has left behind is freed, and it begins there again.
+    /// The walk fails at a place: the blocks behind it are freed, and the next attempt begins
+    /// there.
     fn stop_at_unreadable(&mut self, zbookmark: Zbookmark) -> WalkStep {
         let mut resume = first_data_block(zbookmark, &self.pending_parents);
         // the root's place is that of the first block of dnodes
@@ -371,7 +371,7 @@ impl TreeWalk<'_, '_> {
         }
         self.free_finished_parents(zbookmark);
         if zbookmark.object == ObjectId::META {
-            // never as the place of a block of dnodes: that says that all below it is freed
+            // never as the position of a dnode block: that would mean that all below it is freed
             let first = resume.block.get().saturating_mul(self.dnodes_per_block);
             let done = first.max(self.next_object);
             resume =
@@ -380,7 +380,7 @@ impl TreeWalk<'_, '_> {
         WalkStep::Stop(resume, TreeStatus::Unreadable)
     }
 
-    /// Frees the blocks below which nothing is left when the walk comes to `next`.
+    /// Frees the blocks whose children are all freed when the walk comes to `next`.
     fn free_finished_parents(&mut self, next: Zbookmark) {
         while self.pending_parents.len() > 1 {
             let Some((zbookmark, _)) = self.pending_parents.last() else { return };

@@ -1,8 +1,8 @@
-//! Changing bookmarks: what is left of snapshots to send increments from.
+//! Changes bookmarks: the data of snapshots that incremental sends need.
 //!
-//! Where the feature `bookmark_written` is enabled, a bookmark knows how much of what its snapshot
-//! reached was freed before the next snapshot. For that the deadlists keep a stretch that begins
-//! at the bookmark's txg, even after its snapshot is gone.
+//! If the feature `bookmark_written` is enabled, a bookmark counts the blocks of its snapshot that
+//! were freed before the next snapshot. For that the deadlists keep an entry at the bookmark's txg,
+//! even after its snapshot is destroyed.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub fn create_bookmark(change: &SyncTaskContext<'_>, name: &str, source: &str) -
         let missing = || Error::NoSuchDataset { name: source.to_owned() };
         let mark = found.ok_or_else(missing)?.bookmark;
         let is_ancestor = is_ancestor_dir(change, head.dir, source_head.dir, mark.creation_txg)?;
-        // the list of a redaction bookmark has one owner
+        // a redaction bookmark's list has one owner
         is_ancestor.then_some(Bookmark { redaction: ObjectId::META, ..mark })
     } else {
         let (_, snapshot) = change.find_snapshot(source)?;
@@ -97,7 +97,7 @@ fn split_bookmark_name(name: &str) -> Result<(&str, &str)> {
     name.split_once('#').ok_or_else(|| names::invalid_name(name, "a bookmark's name has a #"))
 }
 
-/// Frees a bookmark's list of what it leaves out.
+/// Frees a redaction bookmark's list.
 fn free_redaction_list(change: &SyncTaskContext<'_>, mark: &Bookmark) -> Result<()> {
     if !mark.redaction.exists() {
         return Ok(());
@@ -109,7 +109,7 @@ fn free_redaction_list(change: &SyncTaskContext<'_>, mark: &Bookmark) -> Result<
     features::decrement(change, guid::REDACTION_BOOKMARKS)
 }
 
-/// Whether a snapshot is among those that lead to a head.
+/// Whether a snapshot is among the predecessors of a head.
 fn is_ancestor_snapshot(
     change: &SyncTaskContext<'_>,
     head: ObjectId,
@@ -293,7 +293,7 @@ pub(crate) fn add_deadlist_entries(
     deadlist::add_entries(change, new, &starts)
 }
 
-/// Blocks of a head died: those of its bookmarks that have reached them are told.
+/// Blocks of a head died: adds them to the counts of bookmarks that reference them.
 pub(crate) fn record_killed(
     change: &SyncTaskContext<'_>,
     head: ObjectId,
@@ -314,10 +314,11 @@ pub(crate) fn record_killed(
     Ok(())
 }
 
-/// Neighbouring snapshots of a head go: those of its bookmarks that are between them and the snapshot
-/// before them, which is of the txg `previous`, get another next snapshot. `died` has, for each of the
-/// snapshots, oldest first, its txg and what died between it and the dataset after it. Returns the txgs at
-/// which the head's deadlist keeps a stretch, since a bookmark of one of the snapshots needs it.
+/// Neighbouring snapshots of a head are destroyed. Bookmarks between them and the snapshot before
+/// them, of the txg `previous`, get another next snapshot. `died` has for each of the snapshots,
+/// oldest first, its txg and the blocks that died between it and the dataset after it. Returns the
+/// txgs at which the head's deadlist keeps an entry, because a bookmark of one of the snapshots
+/// needs it.
 pub(crate) fn snapshots_destroyed(
     change: &SyncTaskContext<'_>,
     head: ObjectId,
@@ -355,7 +356,7 @@ pub(crate) fn snapshots_destroyed(
     Ok(kept)
 }
 
-/// What follows a snapshot has changed: its bookmarks are made anew.
+/// The successor of a snapshot changed: its bookmarks are written again.
 pub(crate) fn refresh_snapshot_bookmarks(
     change: &SyncTaskContext<'_>,
     head: ObjectId,

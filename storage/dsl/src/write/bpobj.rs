@@ -27,7 +27,7 @@ const BLKPTR_SIZE: u64 = 128;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct BpobjItem {
     pub(crate) pointer: Blkptr,
-    /// In a livelist: it tells of a death.
+    /// In a livelist: the entry is a free.
     pub(crate) is_free: bool,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn create(change: &SyncTaskContext<'_>) -> Result<ObjectId> {
     change.create_object(ObjectType::BPOBJ, BPOBJ_BLOCK_SIZE, ObjectType::BPOBJ_HEADER, header)
 }
 
-/// So many empty lists: the one that all are, again and again, or each one of its own.
+/// Creates this many empty lists: references to the shared empty list, or lists of their own.
 pub(crate) fn create_empty_bpobj(
     change: &SyncTaskContext<'_>,
     count: usize,
@@ -65,7 +65,7 @@ pub(crate) fn create_empty_bpobj(
     Ok(vec![empty; count])
 }
 
-/// So many more refer to the one that all empty lists are, which is there.
+/// Adds references to the shared empty list, which exists.
 pub(crate) fn reference_empty_bpobj(change: &SyncTaskContext<'_>, count: u64) -> Result<()> {
     features::increment_by(change, guid::EMPTY_BPOBJ, count)
 }
@@ -80,7 +80,7 @@ pub(crate) fn is_empty_bpobj(change: &SyncTaskContext<'_>, list: ObjectId) -> Re
     Ok(empty_bpobj(change)? == Some(list))
 }
 
-/// So many less refer to the one that all empty lists are.
+/// Removes references to the shared empty list.
 pub(crate) fn release_empty_bpobj(change: &SyncTaskContext<'_>, count: u64) -> Result<()> {
     if count == 0 {
         return Ok(());
@@ -153,7 +153,7 @@ pub(crate) fn append(
     })
 }
 
-/// Puts a whole list into another; it is then a part of that, or no more.
+/// Moves a whole list into another, as a sublist or by its entries.
 pub(crate) fn append_subobj(
     change: &SyncTaskContext<'_>,
     list: ObjectId,
@@ -221,7 +221,7 @@ fn fits_one_block(object: &Object) -> bool {
 }
 
 fn read_content(object: &Object, length: u64) -> Result<Vec<u8>> {
-    // no more than one block, as was asked for before
+    // no more than one block, as the limit before
     let length = length.min(object.block_size().into());
     let mut bytes = vec![0; units::to_usize(length)];
     object.read(0, &mut bytes)?;

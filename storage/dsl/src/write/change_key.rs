@@ -1,12 +1,11 @@
-//! Another user's key for what is encrypted already: the keys of datasets are closed anew, and
-//! their content stays as it is.
+//! Changes the user's key of encrypted datasets: the datasets' keys are wrapped again, and
+//! their content stays unchanged.
 //!
-//! A head has its key from its encryption root; all below it that have theirs from the same root
-//! *through it* go along. Clones share the record of what they are clones of, so that only what
-//! is below them is looked at.
+//! A head gets its key from its encryption root. All descendants with the same root *through it*
+//! change with it. Clones share the record of their origin, so only their descendants are examined.
 //!
-//! Learnt from: pools whose keys OpenZFS changed, and its rules of what may inherit from whom.
-//! Proved by: `engine`'s tests of encrypted datasets, and OpenZFS unlocking such pools.
+//! Learnt from: pools whose keys OpenZFS changed, and its rules of inheritance. Proved by:
+//! `engine`'s tests of encrypted datasets, and OpenZFS loading the keys of such pools.
 
 use std::collections::BTreeSet;
 
@@ -23,9 +22,9 @@ use crate::{Error, KeyFormat, Pbkdf2Params, Result};
 
 /// From one user's key to another.
 pub struct KeyChange<'a> {
-    /// What closes the keys now.
+    /// The present wrapping key.
     pub old_key: &'a WrappingKey,
-    /// What is to close them.
+    /// The new wrapping key.
     pub new_key: &'a WrappingKey,
     /// The form of the new one.
     pub format: KeyFormat,
@@ -41,8 +40,8 @@ impl std::fmt::Debug for KeyChange<'_> {
     }
 }
 
-/// Gives a head a user's key of its own, or another one. `location` says where it is from now on;
-/// none: where it was.
+/// Gives a head a user's key of its own, or another one. `location` is its new keylocation; none:
+/// it keeps the old one.
 pub fn change_key(
     change: &SyncTaskContext<'_>,
     name: &str,
@@ -59,16 +58,16 @@ pub fn change_key(
     write_rewrapped_keys(change, rewrap, &closed, dir)
 }
 
-/// Has a head that has a user's key of its own use that of what is above it.
+/// Makes a head with a user's key of its own use that of its parent.
 pub fn inherit_key(change: &SyncTaskContext<'_>, name: &str, rewrap: &KeyChange<'_>) -> Result<()> {
     let (dir, root) = check_key_change(change, name)?;
     if dir != root {
-        return Err(busy_error(name, "it has its key from what is above it already"));
+        return Err(busy_error(name, "it inherits its key from its parent already"));
     }
     let record = change.dir_phys(dir)?;
     let above = if record.parent.exists() { encryption_root(change, record.parent)? } else { None };
     let Some(above) = above else {
-        return Err(busy_error(name, "what is above it is not encrypted"));
+        return Err(busy_error(name, "its parent is not encrypted"));
     };
     let closed = RewrapWalk::new(change, rewrap, (name, dir)).rewrap_all(dir)?;
     change.remove(record.properties, KEYLOCATION)?;
@@ -87,12 +86,12 @@ fn check_key_change(change: &SyncTaskContext<'_>, name: &str) -> Result<(ObjectI
     let root = encryption_root(change, dir)?;
     let root = root.ok_or_else(|| Error::NotEncrypted { name: name.to_owned() })?;
     if is_clone(change, &change.dir_phys(dir)?)? {
-        return Err(busy_error(name, "a clone has the key of what it is a clone of"));
+        return Err(busy_error(name, "a clone has the key of its origin"));
     }
     Ok((dir, root))
 }
 
-/// All whose keys are closed anew.
+/// All directories whose keys are wrapped again.
 struct RewrapWalk<'a> {
     change: &'a SyncTaskContext<'a>,
     key_change: &'a KeyChange<'a>,
@@ -120,14 +119,14 @@ impl<'a> RewrapWalk<'a> {
         }
     }
 
-    /// Closes the keys of a directory and of what is below it. Nothing is written before all of them
-    /// could be opened, as a change that ends halfway would leave some with either key.
+    /// Wraps the keys of a directory and its descendants again. All of them are unwrapped before
+    /// the first write: a change that fails halfway would leave some with either key.
     fn rewrap_all(mut self, dir: ObjectId) -> Result<Vec<(ObjectId, WrappedKey)>> {
         self.visit(dir, false, 0)?;
         Ok(self.rewrapped)
     }
 
-    /// A directory and what is below it; `passed`: it is a clone, whose record is its origin's.
+    /// A directory and its descendants; `passed`: it is a clone, whose record is its origin's.
     fn visit(&mut self, dir: ObjectId, passed: bool, depth: usize) -> Result<()> {
         if depth > 256 {
             return Err(Error::Cycle { object: dir, links: "directories" });

@@ -1,7 +1,7 @@
-//! What a change to the pool's datasets is made with, and the few ways in which it touches the MOS.
+//! The context of changes to the pool's datasets, and their primitive accesses to the MOS.
 //!
-//! All changes to datasets are made by the one who writes a transaction group, one after the other.
-//! What an operation must know of the world outside comes in with [`SyncTaskContext`].
+//! The txg sync thread makes all changes to datasets, one after the other. Everything else that an
+//! operation needs comes in with [`SyncTaskContext`].
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub struct Moment {
     pub nanoseconds: u64,
 }
 
-/// What changes to datasets are made with.
+/// The context of changes to datasets.
 pub struct SyncTaskContext<'a> {
     /// The pool's own object set.
     pub mos: &'a Objset,
@@ -40,18 +40,18 @@ pub struct SyncTaskContext<'a> {
     pub version: u64,
     /// When this is.
     pub now: Moment,
-    /// Bytes that the root directory may use: the pool's deflated space, less what is kept back.
+    /// The space of the root directory: the pool's deflated space minus slop.
     pub usable_space: u64,
-    /// Where the trees of destroyed datasets are read, whose keys are gone: dnodes as they are
+    /// The reader of destroyed datasets' trees, whose keys are gone: it reads dnodes as they are
     /// stored.
     pub raw_source: &'a Arc<dyn Source>,
     /// Any number.
     pub random: &'a (dyn Fn() -> u64 + Sync),
     /// Frees a block.
     pub free_block: &'a (dyn Fn(&Blkptr) + Sync),
-    /// Says that an address on a removed vdev is obsolete.
+    /// Marks an address on a removed vdev as obsolete.
     pub mark_obsolete: &'a (dyn Fn(Dva) + Sync),
-    /// Frees the blocks of a dataset's intent log, which nobody accounts for.
+    /// Frees the blocks of a dataset's intent log, which no account includes.
     pub free_log: &'a (dyn Fn(ObjsetId, &LogHeader) + Sync),
     /// Bytes that a block takes of the pool's deflated space, all its copies together.
     pub dsize: &'a (dyn Fn(&Blkptr) -> u64 + Sync),
@@ -98,19 +98,19 @@ impl std::fmt::Debug for SyncTaskContext<'_> {
 
 /// The table of the pool's directory, in every pool.
 pub(crate) const POOL_DIRECTORY: ObjectId = ObjectId::new(1);
-/// What an object is whose type says no more than that it is a table of metadata.
+/// The type of an object that is a table of metadata.
 pub(crate) const ZAP_METADATA: ObjectType = ObjectType(0x80 | 0x40 | 4);
-/// What an object is whose type says no more than that it is numbers of metadata.
+/// The type of an object that is an array of numbers.
 pub(crate) const U64_METADATA: ObjectType = ObjectType(0x80 | 0x40 | 3);
 /// Bytes of a block of a list.
 pub(crate) const BPOBJ_BLOCK_SIZE: u32 = 128 << 10;
 /// Bytes of a block of an object that has no use for more.
 const MIN_BLOCK_SIZE: u32 = 512;
-/// The first group of a pool; what comes to be in it counts as older than any.
+/// The first txg of a pool; objects that it creates count as older than any.
 const INITIAL_TXG: u64 = 4;
 
 impl SyncTaskContext<'_> {
-    /// Refuses what the pool's version lacks.
+    /// Fails if the pool's version is too old.
     pub(crate) fn require_version(&self, needed: u64) -> Result<()> {
         let version = self.version;
         if version < needed {
@@ -125,7 +125,7 @@ impl SyncTaskContext<'_> {
         self.tx.txg()
     }
 
-    /// The txg that a dataset which is made now says it came to be in.
+    /// The creation txg of a dataset that is created now.
     pub(crate) fn creation_txg(&self) -> Txg {
         if self.txg().get() == INITIAL_TXG { Txg::new(1) } else { self.txg() }
     }
@@ -140,7 +140,7 @@ impl SyncTaskContext<'_> {
         Guid::new((self.random)().max(1))
     }
 
-    /// 56 bits that tell a file system apart from others.
+    /// 56 bits that identify a file system to a kernel.
     pub(crate) fn new_fsid(&self) -> u64 {
         ((self.random)() >> 8).max(1)
     }
@@ -161,7 +161,7 @@ impl SyncTaskContext<'_> {
         Ok(self.mos.create(self.tx, &new)?.id())
     }
 
-    /// Makes an object that is no more than its bonus.
+    /// Creates an object that has only a bonus.
     pub(crate) fn create_bonus_object(&self, kind: ObjectType, bonus: Vec<u8>) -> Result<ObjectId> {
         self.create_object(kind, MIN_BLOCK_SIZE, kind, bonus)
     }
@@ -190,8 +190,8 @@ impl SyncTaskContext<'_> {
         Ok(Zap::create(self.mos, self.tx, kind, &new)?.object().id())
     }
 
-    /// Makes a table with a bonus and the names of another, all of which stand for `number`, and returns
-    /// it with the number of its names. `None` if the other has not the byte order of what is written.
+    /// Creates a table with a bonus and the names of another, all with the value `number`. Returns
+    /// it with the number of its names; `None` if the other has another byte order.
     pub(crate) fn copy_zap_with_bonus(
         &self,
         other: ObjectId,
@@ -243,7 +243,7 @@ impl SyncTaskContext<'_> {
         Ok(Zap::open(self.object(id)?)?)
     }
 
-    /// A number by its name; `None` too where there is no table.
+    /// A number by its name; `None` also if the table is missing.
     pub(crate) fn lookup_u64(&self, table: ObjectId, name: &str) -> Result<Option<u64>> {
         if !table.exists() {
             return Ok(None);
@@ -258,7 +258,7 @@ impl SyncTaskContext<'_> {
         Ok(self.open_zap(table)?.lookup(name.as_bytes())?)
     }
 
-    /// All entries; none where there is no table.
+    /// All entries; none if the table is missing.
     pub(crate) fn zap_entries(&self, table: ObjectId) -> Result<Vec<ZapEntry>> {
         if !table.exists() {
             return Ok(Vec::new());
@@ -285,7 +285,7 @@ impl SyncTaskContext<'_> {
         Ok(self.open_zap(table)?.insert_all_u64(self.tx, entries)?)
     }
 
-    /// Sets a name's value, whether it is there or not.
+    /// Sets a name's value, new or existing.
     pub(crate) fn update(&self, table: ObjectId, name: &str, value: &ZapValue) -> Result<()> {
         Ok(self.open_zap(table)?.update(self.tx, name.as_bytes(), value)?)
     }

@@ -1,7 +1,7 @@
 //! New directories and datasets.
 //!
-//! Every dataset begins as a clone: of the snapshot it is made from, or of the pool's snapshot of
-//! nothing, `$ORIGIN@$ORIGIN`. What is reached only through the origin is none of its own space.
+//! Every dataset begins as a clone: of its origin, or of the pool's empty snapshot,
+//! `$ORIGIN@$ORIGIN`. Blocks that are referenced only through the origin are not its own space.
 
 use ondisk::dsl::{Dataset as DatasetPhys, Dir as DirPhys};
 use ondisk::feature::Feature;
@@ -27,9 +27,9 @@ pub fn create_dataset(change: &SyncTaskContext<'_>, name: &str) -> Result<Objset
     Ok(ObjsetId::new(head.dataset.get()))
 }
 
-/// Makes a file system or volume with the content of a snapshot, which it shares. The intent log
-/// that the snapshot may have a part of is not the clone's: whoever calls empties it in the same
-/// group, for which an encrypted one's key is needed ([`check_no_partial_log`]).
+/// Creates a file system or volume that shares the content of a snapshot. The snapshot may have a
+/// part of an intent log, which does not belong to the clone: the caller empties it in the same
+/// txg. For an encrypted one that needs the key ([`check_no_partial_log`]).
 pub fn create_clone(change: &SyncTaskContext<'_>, name: &str, origin: &str) -> Result<ObjsetId> {
     names::check_path(name)?;
     let (above, part) = names::split_parent(name)?;
@@ -45,14 +45,14 @@ pub fn create_clone(change: &SyncTaskContext<'_>, name: &str, origin: &str) -> R
     Ok(ObjsetId::new(head.dataset.get()))
 }
 
-/// Says of a head, whose content is not made yet, that names in it are compared without case.
+/// Marks a head, whose content does not exist yet, as case-insensitive.
 pub fn set_case_insensitive(change: &SyncTaskContext<'_>, dataset: ObjsetId) -> Result<()> {
     let id = ObjectId::new(dataset.get());
     change.update_dataset(id, |dataset| dataset.flags |= DatasetPhys::CASELESS)
 }
 
 /// Refuses a snapshot with a part of an intent log whose root block cannot be written without a
-/// key: whoever follows it would take the log for its own. None: the latest of the head.
+/// key: the clone would replay the log as its own. None: the latest of the head.
 pub fn check_no_partial_log(
     change: &SyncTaskContext<'_>,
     head: &str,
@@ -242,7 +242,7 @@ fn init_as_clone(
     keys::add_key_reference(change, from.dir, dir)
 }
 
-/// The features that a dataset itself uses, with what it says of each.
+/// The features of a dataset itself, with the value of each.
 pub(crate) fn dataset_features(
     change: &SyncTaskContext<'_>,
     dataset: ObjectId,
@@ -257,7 +257,7 @@ pub(crate) fn dataset_features(
     Ok(found)
 }
 
-/// Says that a dataset uses a feature, as it does now.
+/// Activates a feature of a dataset.
 pub(crate) fn activate_feature(
     change: &SyncTaskContext<'_>,
     dataset: ObjectId,
@@ -268,7 +268,7 @@ pub(crate) fn activate_feature(
     change.set_zap_field(dataset, feature.guid, numbers)
 }
 
-/// Says that a dataset uses a feature, where that is not said yet.
+/// Activates a feature of a dataset, if it is not active yet.
 pub(crate) fn ensure_feature_active(
     change: &SyncTaskContext<'_>,
     dataset: ObjectId,
@@ -280,7 +280,7 @@ pub(crate) fn ensure_feature_active(
     activate_feature(change, dataset, feature, &[0])
 }
 
-/// Says no more that a dataset uses a feature.
+/// Deactivates a feature of a dataset.
 pub(crate) fn deactivate_feature(
     change: &SyncTaskContext<'_>,
     dataset: ObjectId,
@@ -290,7 +290,7 @@ pub(crate) fn deactivate_feature(
     features::decrement_feature(change, feature)
 }
 
-/// Says of a dataset that it uses what another uses.
+/// Activates the features of another dataset.
 pub(crate) fn copy_features(
     change: &SyncTaskContext<'_>,
     from: ObjectId,

@@ -1,7 +1,8 @@
-//! Changing deadlists: what the previous snapshot reaches and a dataset no longer does.
+//! Changes deadlists: the blocks that the previous snapshot references and a dataset no longer
+//! does.
 //!
-//! A deadlist has a list for each stretch between snapshots in which its blocks were born. When a
-//! snapshot goes, whole lists move: to the pool's list of what is to be freed, or into the next
+//! A deadlist has a list for each interval between snapshots in which its blocks were born. When a
+//! snapshot is destroyed, whole lists move: to the pool's list of blocks to free, or into the next
 //! dataset's deadlist. Livelists have the same form.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,8 +49,8 @@ pub(crate) fn copy_empty_entries(
     }
 }
 
-/// Makes an empty deadlist with the stretches of another that begin before `end`. Where the other is
-/// of the old form, which has none, there is one for each snapshot from `latest` back.
+/// Creates an empty deadlist with the intervals of another that begin before `end`. If the other
+/// has the old form without intervals, there is one for each snapshot from `latest` back.
 pub(crate) fn clone_empty(
     change: &SyncTaskContext<'_>,
     other: ObjectId,
@@ -92,15 +93,15 @@ pub(crate) struct DeadlistEntry {
     pub(crate) space: SpaceDelta,
 }
 
-/// What the stretches of a deadlist hold.
+/// The space of a deadlist's intervals.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct DeadlistContents {
     /// The stretches with lists of their own, oldest first.
     pub(crate) entries: Vec<DeadlistEntry>,
     /// How many stretches have the list that all empty lists are.
     pub(crate) empty_count: u64,
-    /// The deadlist is of the form before version 26, without stretches: for each txg in which blocks of it
-    /// were born there is a stretch here that begins with the txg before.
+    /// The deadlist has the form before version 26, without intervals. For each txg in which blocks
+    /// of it were born there is an interval here that begins with the txg before.
     pub(crate) is_old_format: bool,
 }
 
@@ -113,7 +114,7 @@ impl DeadlistContents {
     }
 }
 
-/// Reads what the stretches of a deadlist hold.
+/// Reads the space of a deadlist's intervals.
 pub(crate) fn read_contents(
     change: &SyncTaskContext<'_>,
     id: ObjectId,
@@ -233,7 +234,7 @@ struct MergeTarget {
     empty_bpobj: Option<ObjectId>,
     /// References to the list that all empty lists are that have gone.
     released_empty: u64,
-    /// Stretches whose list is another than in the table.
+    /// Intervals whose list differs from the table.
     changed_entries: BTreeSet<usize>,
 }
 
@@ -253,8 +254,8 @@ impl MergeTarget {
         })
     }
 
-    /// Puts a whole list, of which nobody else knows any more, into the stretch that contains the txg
-    /// `start`, or into the first where that is before all of them.
+    /// Puts a whole list, to which no other reference exists, into the interval of the txg
+    /// `start`, or into the first one if `start` is before all of them.
     fn append_bpobj(
         &mut self,
         change: &SyncTaskContext<'_>,
@@ -334,9 +335,9 @@ pub(crate) fn remove_entry(change: &SyncTaskContext<'_>, id: ObjectId, start: Tx
     bpobj::free(change, list)
 }
 
-/// Empties and frees the deadlists of neighbouring snapshots that go, oldest first. What was born after
-/// `previous`, the txg of the snapshot before them, is moved to the end of the list `freed`, from the
-/// deadlist `next` of the dataset after them, too; all else is moved into `next`.
+/// Empties and frees the deadlists of neighbouring snapshots to destroy, oldest first. Blocks born
+/// after `previous`, the txg of the snapshot before them, move to the end of the list `freed`, also
+/// those of the deadlist `next` of the dataset after them. All others move into `next`.
 pub(crate) fn merge_destroyed(
     change: &SyncTaskContext<'_>,
     run: &[(ObjectId, DeadlistContents)],
@@ -365,7 +366,7 @@ pub(crate) fn merge_destroyed(
         }
         target.released_empty += contents.empty_count;
         for filled in &contents.entries {
-            // what the oldest snapshot lacks is in the snapshot before it
+            // blocks missing in the oldest snapshot are in the snapshot before it
             if at > 0 && filled.start >= previous {
                 bpobj::append_subobj(change, freed, filled.bpobj)?;
             } else {

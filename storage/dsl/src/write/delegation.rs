@@ -12,7 +12,7 @@ use crate::Result;
 /// Names of permissions, or of permission sets, by key.
 pub type DelegationEntries = BTreeMap<DelegationKey, BTreeSet<String>>;
 
-/// Delegates permissions at a dataset, in addition to those that are delegated there.
+/// Delegates permissions at a dataset, in addition to the existing ones.
 pub fn allow(
     change: &SyncTaskContext<'_>,
     dataset: &str,

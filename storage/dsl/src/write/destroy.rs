@@ -1,4 +1,4 @@
-//! Destroying heads, whose whole tree is freed afterwards.
+//! Destroys heads, whose whole tree is freed afterwards.
 
 use ondisk::dsl::Dataset as DatasetPhys;
 use units::{MinusOrZero, ObjectId, ObjsetId, Txg};
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// Destroys a file system or volume that has no snapshots and nothing below it. Its blocks are
+/// Destroys a file system or volume that has neither snapshots nor children. Its blocks are
 /// freed over time, those of its intent log at once.
 pub fn destroy(change: &SyncTaskContext<'_>, name: &str) -> Result<()> {
     let head = change.find_head(name)?;
@@ -46,7 +46,7 @@ pub(crate) fn clear_bootfs(change: &SyncTaskContext<'_>, id: ObjectId) -> Result
     Ok(())
 }
 
-/// Counts anew what only a head reaches, now that its last snapshot is gone.
+/// Recounts the space unique to a head, because its last snapshot is gone.
 pub(crate) fn recompute_head_unique(
     change: &SyncTaskContext<'_>,
     dir: ObjectId,
@@ -127,7 +127,7 @@ pub(crate) fn destroy_head(change: &SyncTaskContext<'_>, head: HeadIds) -> Resul
     }
 }
 
-/// A clone goes: its origin knows of it no more.
+/// A clone is destroyed: removes it from its origin's record.
 fn detach_from_origin(
     change: &SyncTaskContext<'_>,
     id: ObjectId,

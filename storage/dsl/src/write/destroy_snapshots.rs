@@ -1,8 +1,8 @@
 //! Destroying snapshots: their blocks go to the pool's list or to the next dataset.
 //!
-//! Each deadlist has a stretch for every snapshot that was there when it was begun. Snapshots that are
-//! neighbours are therefore destroyed as one run: the chain is linked around the run, each deadlist of
-//! the run is read once and merged into that of the dataset behind the run, and the stretches of other
+//! Each deadlist has an entry for every snapshot that existed when it was created. Neighbouring
+//! snapshots are therefore destroyed as one run. The chain is linked around the run. Each deadlist
+//! of the run is read once and merged into that of the dataset after the run. The entries of other
 //! deadlists are joined in one go. One snapshot is a run of one.
 
 use std::collections::HashSet;
@@ -44,13 +44,13 @@ pub fn find_snapshots(
     parts.iter().map(find).collect()
 }
 
-/// Whether a snapshot is held, so that it is not to be destroyed.
+/// Whether a snapshot has a hold, so that it must not be destroyed.
 pub fn is_held(change: &SyncTaskContext<'_>, snapshot: ObjsetId) -> Result<bool> {
     Ok(change.zap_count(change.dataset_phys(ObjectId::new(snapshot.get()))?.holds)? != 0)
 }
 
-/// Destroys a snapshot. One that is held or cloned is refused, or with `later` is destroyed as soon
-/// as it is neither.
+/// Destroys a snapshot. One with holds or clones is refused, or with `later` is destroyed as soon
+/// as it has neither.
 pub fn destroy_snapshot(change: &SyncTaskContext<'_>, name: &str, later: bool) -> Result<()> {
     let missing = || Error::NoSuchDataset { name: name.to_owned() };
     let (path, part) = name.split_once('@').ok_or_else(missing)?;
@@ -59,9 +59,9 @@ pub fn destroy_snapshot(change: &SyncTaskContext<'_>, name: &str, later: bool) -
     destroy_snapshots(change, path, &all, later).map(drop)
 }
 
-/// Destroys snapshots of a head, each given by its name behind the `@` and its number, and returns how
-/// many. Those that are not there any more under their name are skipped. Held or cloned ones are
-/// refused, or with `later` are destroyed as soon as they are neither.
+/// Destroys snapshots of a head, each given by its name after the `@` and its number, and returns
+/// how many. Those that no longer exist under their name are skipped. Those with holds or clones
+/// are refused, or with `later` are destroyed as soon as they have neither.
 pub fn destroy_snapshots(
     change: &SyncTaskContext<'_>,
     path: &str,
@@ -100,7 +100,7 @@ pub fn destroy_snapshots(
     Ok(doomed.len() + deferred.len())
 }
 
-/// Destroys a snapshot that is neither held nor cloned.
+/// Destroys a snapshot that has neither holds nor clones.
 pub(crate) fn destroy_unreferenced_snapshot(
     change: &SyncTaskContext<'_>,
     id: ObjectId,
@@ -141,13 +141,13 @@ impl SnapshotNames {
     }
 }
 
-/// What is around a run.
+/// The datasets around a run.
 struct RunContext {
     head: HeadIds,
     /// The snapshot before the run, if its next dataset is in the run. It is another's where the run
     /// begins with the first snapshot of a clone.
     previous: Option<(ObjectId, Txg)>,
-    /// The txg of the snapshot before the run, whoever's it is.
+    /// The txg of the snapshot before the run, even if another dataset owns it.
     since_txg: Txg,
     next: ObjectId,
     next_phys: DatasetPhys,
@@ -166,7 +166,7 @@ fn sum_space(died: &[(Txg, &DeadlistContents)], from: Txg, to: Option<Txg>) -> S
     spaces.fold(SpaceDelta::default(), std::ops::Add::add)
 }
 
-/// Destroys neighbouring snapshots, oldest first, that are neither held nor cloned.
+/// Destroys neighbouring snapshots, oldest first, that have neither holds nor clones.
 fn destroy_run(
     change: &SyncTaskContext<'_>,
     head: HeadIds,
@@ -244,8 +244,7 @@ fn unlink_run(
     Ok(None)
 }
 
-/// Counts the blocks that are freed, and those that only one of the snapshots around the run reaches from
-/// now on.
+/// Counts the freed blocks, and those that are now unique to one of the snapshots around the run.
 fn update_space_counts(
     change: &SyncTaskContext<'_>,
     around: &RunContext,
@@ -271,7 +270,8 @@ fn update_space_counts(
 /// with snapshots that are destroyed. Oldest first.
 #[derive(Default)]
 struct EntryMerges {
-    /// In the deadlists of clones of later snapshots; but for those that bookmarks keep.
+    /// Removes the entries in the deadlists of clones of later snapshots, except those that
+    /// bookmarks need.
     clones: Vec<Txg>,
     /// In the head's deadlist; the same.
     head: Vec<Txg>,
@@ -280,7 +280,7 @@ struct EntryMerges {
 }
 
 impl EntryMerges {
-    /// Notes the stretches that began with a run, which comes after those that are noted already.
+    /// Records the entries that began with a run, which comes after the recorded ones.
     fn add_run(&mut self, run: &[DestroyedSnapshot], kept: &[Txg], before_snapshot: bool) {
         for start in run.iter().map(|it| it.phys.creation_txg) {
             let is_kept = kept.binary_search(&start).is_ok();
@@ -305,7 +305,7 @@ impl EntryMerges {
     }
 }
 
-/// Frees the records of a run, whose blocks have gone elsewhere.
+/// Frees the records of a run, whose blocks were moved already.
 fn free_snapshot_objects(
     change: &SyncTaskContext<'_>,
     head: HeadIds,

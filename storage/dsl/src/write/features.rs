@@ -53,7 +53,7 @@ pub fn refcount(mos: &Objset, feature: &Feature) -> Result<Option<u64>> {
     Ok(table.lookup_u64(feature.guid.as_bytes())?)
 }
 
-/// Enables a feature, and before it those that it needs. One that is enabled stays as it is.
+/// Enables a feature, and first those that it depends on. An enabled one stays unchanged.
 pub fn enable(change: &SyncTaskContext<'_>, feature: &Feature) -> Result<()> {
     if refcount(change.mos, feature)?.is_some() {
         return Ok(());
@@ -109,7 +109,7 @@ pub(crate) fn decrement(change: &SyncTaskContext<'_>, guid: &'static str) -> Res
     decrement_feature(change, find_feature(guid)?)
 }
 
-/// So many more things use a feature.
+/// Increments the reference count of a feature.
 pub(crate) fn increment_by(
     change: &SyncTaskContext<'_>,
     guid: &'static str,
@@ -119,7 +119,7 @@ pub(crate) fn increment_by(
     add_to_refcount(change, feature, to_i64(count))
 }
 
-/// So many things less use a feature.
+/// Decrements the reference count of a feature.
 pub(crate) fn decrement_by(
     change: &SyncTaskContext<'_>,
     guid: &'static str,

@@ -1,4 +1,4 @@
-//! Holds on snapshots: who has one keeps the snapshot from being destroyed.
+//! Holds on snapshots: a snapshot with a hold cannot be destroyed.
 
 use ondisk::{ObjectType, version};
 use units::ObjectId;
@@ -37,8 +37,7 @@ pub fn release_hold(change: &SyncTaskContext<'_>, snapshot: &str, tag: &str) -> 
     destroy_if_deferred(change, id)
 }
 
-/// The same by the snapshot's number. If there is no such hold, or no such snapshot any more, nothing
-/// is done.
+/// The same by the snapshot's number. Does nothing if the hold or the snapshot no longer exists.
 pub(crate) fn release_hold_by_id(
     change: &SyncTaskContext<'_>,
     snapshot: ObjectId,
@@ -52,7 +51,7 @@ pub(crate) fn release_hold_by_id(
     Ok(())
 }
 
-/// Destroys a snapshot if that was asked for and nothing keeps it any more.
+/// Destroys a snapshot if it is marked for deferred destroy and has neither holds nor clones.
 pub(crate) fn destroy_if_deferred(change: &SyncTaskContext<'_>, snapshot: ObjectId) -> Result<()> {
     let record = change.dataset_phys(snapshot)?;
     let kept = record.children > 1 || change.zap_count(record.holds)? != 0;

@@ -1,11 +1,11 @@
-//! What is left of receives and sends that were under way when the power failed, or when who ran them
-//! ended: nobody but the pool can know that nobody goes on with them.
+//! The remains of receives and sends that were running when the power failed, or when their process
+//! ended. Only the import can know that no process continues them.
 //!
 //! A receive of a later snapshot goes into a hidden clone `%recv` below the head, one of a new file
-//! system into the head itself; both are marked as inconsistent until they are whole. If it can be
-//! gone on with, the record says how far it came (`com.delphix:resume_toguid` and its like). A send
-//! holds its snapshots for as long as it lasts: such holds stand in the pool's directory as well, in
-//! the ZAP `tmp_userrefs`, each as the snapshot's object number in hex, a `-` and the hold's tag.
+//! system into the head itself. Both are marked as inconsistent until they are complete. A
+//! resumable one records its progress (`com.delphix:resume_toguid` and the like). A send holds its
+//! snapshots while it runs. Such holds are in the pool's directory as well, in the ZAP
+//! `tmp_userrefs`, each as the snapshot's object number in hex, a `-` and the hold's tag.
 
 use ondisk::dsl::Dataset as DatasetPhys;
 use units::ObjectId;
@@ -16,20 +16,20 @@ use super::holds;
 use super::names::HeadIds;
 use crate::Result;
 
-/// What is received into a head that is there already.
+/// The hidden clone of a receive into an existing head.
 pub(super) const RECV_CLONE: &str = "%recv";
 /// Holds that last as long as a process.
 pub const TMP_USERREFS: &str = "tmp_userrefs";
 
-/// Gives up what was begun to be received below a head, so that nothing hinders who wants to destroy
-/// that. What is in use in some other way stays.
+/// Destroys a partial receive below a head, so that it does not prevent the head's destruction. A
+/// hidden clone in another use stays.
 pub fn destroy_recv_clone(change: &SyncTaskContext<'_>, head: &str) -> Result<()> {
     let path = format!("{head}/{RECV_CLONE}");
     let Ok(received) = change.find_head(&path) else { return Ok(()) };
     destroy_if_childless(change, received).map(drop)
 }
 
-/// Destroys a head that has neither snapshots nor something below it; false: it has.
+/// Destroys a head that has neither snapshots nor children; false if it has any.
 fn destroy_if_childless(change: &SyncTaskContext<'_>, head: HeadIds) -> Result<bool> {
     if change.zap_count(change.dir_phys(head.dir)?.children)? != 0 || has_snapshots(change, head)? {
         return Ok(false);

@@ -1,7 +1,7 @@
 //! Keys of encrypted datasets: their records, made and shared.
 //!
-//! A new encrypted dataset has keys of its own, closed with a user's key: its own, or that of the
-//! encryption root above. Clones use the record of what they are clones of, and count themselves.
+//! A new encrypted dataset has keys of its own, wrapped with a user's key: its own, or that of the
+//! encryption root above. Clones use the record of their origin and count in its references.
 
 use ondisk::dsl::Dir as DirPhys;
 use ondisk::feature::Feature;
@@ -28,13 +28,13 @@ pub struct NewKey<'a> {
     pub is_encryption_root: bool,
     /// The form of the user's key.
     pub format: KeyFormat,
-    /// What a passphrase is stretched with.
+    /// The PBKDF2 parameters of a passphrase.
     pub salt: u64,
     /// How often.
     pub iterations: u64,
 }
 
-/// Says that a new head is encrypted, before its content is made.
+/// Marks a new head as encrypted, before its content is created.
 pub fn encrypt_dataset(
     change: &SyncTaskContext<'_>,
     dataset: ObjsetId,
@@ -92,7 +92,7 @@ pub(super) fn write_wrapped_key(
     Ok(())
 }
 
-/// A clone's directory uses the keys of what it is a clone of.
+/// A clone's directory uses the keys of its origin.
 pub(crate) fn add_key_reference(
     change: &SyncTaskContext<'_>,
     from: ObjectId,
@@ -104,7 +104,7 @@ pub(crate) fn add_key_reference(
     change.set_zap_field(to, DirPhys::CRYPTO_KEY, &[record.get()])
 }
 
-/// A directory that goes uses its keys no more; the last takes them along.
+/// A destroyed directory drops its reference to its keys; the last one frees them.
 pub(crate) fn release_key_reference(change: &SyncTaskContext<'_>, dir: ObjectId) -> Result<()> {
     let Some(record) = change.zap_field_object(dir, DirPhys::CRYPTO_KEY)? else { return Ok(()) };
     match change.lookup_u64(record, REFCOUNT_ENTRY)?.unwrap_or(1) {

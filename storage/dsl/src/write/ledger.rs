@@ -1,4 +1,4 @@
-//! What writing a dataset's content does to the dataset's record and to the space of directories.
+//! Accounts for a dataset's written blocks: the dataset's record, and the space of directories.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,9 +18,9 @@ use crate::Result;
 
 /// The account of one head, from the first block of it that is written in a txg to the last.
 ///
-/// The object set tells it of every block that is born and of every one that it reaches no more,
-/// its own root block too. A block that no snapshot reaches is freed at once; others go to the
-/// head's deadlist. [`DatasetLedger::finish`] writes it all down.
+/// The object set reports every birth and every death of a block to it, also of its own root block.
+/// A block that no snapshot references is freed at once; others go to the head's deadlist.
+/// [`DatasetLedger::finish`] writes the sums.
 pub struct DatasetLedger<'a> {
     dataset: ObjectId,
     dir: ObjectId,
@@ -29,7 +29,7 @@ pub struct DatasetLedger<'a> {
     /// Blocks born after this only the previous snapshot and the head reach; `None` where another
     /// dataset follows that snapshot too.
     prev_unique_txg: Option<Txg>,
-    /// Blocks born after this are the directory's own and not those of the origin.
+    /// Blocks born after this belong to the directory and not to the origin.
     origin_txg: Txg,
     livelist: Option<ObjectId>,
     has_bookmarks: bool,
@@ -48,14 +48,14 @@ struct LedgerTotals {
     deadlist_space: SpaceDelta,
     /// Of these, what only the previous snapshot reaches from now on.
     prev_unique: i64,
-    /// Of these, what is the directory's own.
+    /// The directory's own share of these.
     to_snapshots: i64,
     /// For bookmarks: what died, by birth.
     killed_by_birth: BTreeMap<Txg, SpaceDelta>,
     livelist_allocs: Vec<BpobjItem>,
     livelist_frees: Vec<BpobjItem>,
     active_features: BTreeSet<&'static str>,
-    /// Features that it uses no more.
+    /// Features that it no longer uses.
     inactive_features: BTreeSet<&'static str>,
 }
 
@@ -98,13 +98,13 @@ impl<'a> DatasetLedger<'a> {
         there && self.livelist.is_some() && pointer.birth() > self.origin_txg
     }
 
-    /// Says that the head uses a feature, as its floors above know it (accounting of objects by
+    /// Activates a feature of the head at the request of an upper crate (accounting of objects by
     /// owner, large dnodes, ...).
     pub fn activate_feature(&self, feature: &'static Feature) {
         self.totals.lock().active_features.insert(feature.guid);
     }
 
-    /// Says that the head does not use a feature, or no more.
+    /// Deactivates a feature of the head, if it is active.
     pub fn deactivate_feature(&self, feature: &'static Feature) {
         self.totals.lock().inactive_features.insert(feature.guid);
     }
@@ -223,7 +223,7 @@ impl BlockLedger for DatasetLedger<'_> {
     }
 }
 
-/// The features that a dataset uses because it has such a block.
+/// The features that a dataset uses because of such a block.
 fn block_features(pointer: &Blkptr) -> impl Iterator<Item = &'static str> {
     let large = (pointer.lsize() > 128 << 10).then_some("org.open-zfs:large_blocks");
     let (checksum, compression) = match pointer {

@@ -1,4 +1,4 @@
-//! What directories may use: quotas, reservations, what is left, and counts of what is below.
+//! Limits of directories: quotas, reservations, available space, and counts of descendants.
 
 use ondisk::dsl::Dir as DirPhys;
 use units::{MinusOrZero, ObjectId, ObjsetId};
@@ -27,8 +27,7 @@ pub(crate) fn head_limits(change: &SyncTaskContext<'_>, dir: ObjectId) -> Result
     Ok(HeadLimits { refquota: number("refquota"), refreservation: number("refreservation") })
 }
 
-/// Bytes that may still be used in a directory, by what its quota and those above allow and what
-/// is reserved elsewhere leaves.
+/// Bytes available in a directory, by its quota and those above, and by the reservations elsewhere.
 pub fn available_space(change: &SyncTaskContext<'_>, dir: ObjectId) -> Result<u64> {
     available_after_move(change, dir, None)
 }
@@ -79,17 +78,16 @@ fn space_left(
     Ok(left)
 }
 
-/// What may still be written to a head.
+/// The space available to a head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpaceLimit {
-    /// Bytes that it may come to reach more than it does.
+    /// Bytes by which its referenced space may grow.
     pub bytes: u64,
     /// Whether it is a quota that ends it, and not the pool.
     pub is_quota: bool,
 }
 
-/// What may still be written to a head, as of now: what is on its way to the drives is the
-/// caller's to take off.
+/// The space available to a head now. The caller subtracts its dirty data.
 pub fn space_limit(change: &SyncTaskContext<'_>, dataset: ObjsetId) -> Result<SpaceLimit> {
     let record = change.dataset_phys(ObjectId::new(dataset.get()))?;
     let limits = head_limits(change, record.dir)?;
@@ -129,7 +127,7 @@ pub(crate) fn ancestors(change: &SyncTaskContext<'_>, dir: ObjectId) -> Result<V
     Ok(chain)
 }
 
-/// Refuses to move `bytes` from one directory into another for which there is no room there.
+/// Refuses to move `bytes` from one directory into another without that much available space.
 pub(crate) fn check_move(
     change: &SyncTaskContext<'_>,
     from: ObjectId,
@@ -181,7 +179,7 @@ pub(crate) fn set_reservation(
     apply_reservation(change, dir, reserved)
 }
 
-/// Sets a directory's reservation, whatever room there is.
+/// Sets a directory's reservation without a check of the available space.
 pub(crate) fn apply_reservation(
     change: &SyncTaskContext<'_>,
     dir: ObjectId,
@@ -198,7 +196,7 @@ pub(crate) fn apply_reservation(
     Ok(())
 }
 
-/// Refuses a limit on what a head may reach that it does not keep.
+/// Refuses a refquota that the head exceeds already.
 pub(crate) fn check_refquota(
     change: &SyncTaskContext<'_>,
     dir: ObjectId,
@@ -212,7 +210,8 @@ pub(crate) fn check_refquota(
     Ok(())
 }
 
-/// Accounts for a head's new reservation, of which `before` was there. The property is set apart.
+/// Accounts for a head's new refreservation, of which `before` existed. The property is set
+/// separately.
 pub(crate) fn set_refreservation(
     change: &SyncTaskContext<'_>,
     dir: ObjectId,
@@ -234,7 +233,7 @@ pub(crate) fn set_refreservation(
     apply_refreservation(change, dir, before, reserved)
 }
 
-/// Accounts for a head's new reservation, whatever room there is.
+/// Accounts for a head's new refreservation without a check of the available space.
 pub(crate) fn apply_refreservation(
     change: &SyncTaskContext<'_>,
     dir: ObjectId,
@@ -249,7 +248,7 @@ pub(crate) fn apply_refreservation(
 
 // ---- counts of file systems and snapshots, where a limit is or was set ----
 
-/// So many more file systems and volumes are below a directory.
+/// Adds to the count of file systems and volumes below a directory.
 pub(crate) fn adjust_filesystem_count(
     change: &SyncTaskContext<'_>,
     dir: ObjectId,
@@ -258,7 +257,7 @@ pub(crate) fn adjust_filesystem_count(
     adjust_count(change, dir, DirPhys::FILESYSTEM_COUNT, more)
 }
 
-/// So many more snapshots are of a directory or below it.
+/// Adds to the count of snapshots of a directory and its descendants.
 pub(crate) fn adjust_snapshot_count(
     change: &SyncTaskContext<'_>,
     dir: ObjectId,

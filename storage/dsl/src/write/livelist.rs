@@ -1,4 +1,4 @@
-//! Changing livelists: what was born and what died in a clone since it was made.
+//! Changes livelists: the allocations and frees of a clone since its creation.
 //!
 //! A clone that still shares most of its blocks is destroyed by its livelist, without reading its
 //! whole tree. Where it shares less than a quarter it has none any more.
@@ -25,7 +25,7 @@ pub(crate) fn find(change: &SyncTaskContext<'_>, dir: ObjectId) -> Result<Option
     change.zap_field_object(dir, DirPhys::LIVELIST)
 }
 
-/// Adds what was born and what died in this txg.
+/// Adds the allocations and frees of this txg.
 pub(crate) fn insert(
     change: &SyncTaskContext<'_>,
     livelist: ObjectId,
@@ -68,7 +68,7 @@ pub(crate) fn remove(change: &SyncTaskContext<'_>, dir: ObjectId) -> Result<()> 
     features::decrement(change, guid::LIVELIST)
 }
 
-/// Hands a destroyed clone's livelist to the pool, which frees what is in it.
+/// Hands a destroyed clone's livelist to the pool, which frees its blocks.
 pub(crate) fn queue_for_delete(
     change: &SyncTaskContext<'_>,
     dir: ObjectId,

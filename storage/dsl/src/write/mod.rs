@@ -1,8 +1,8 @@
 //! Changing the pool's tree of datasets.
 //!
-//! Every operation takes a [`SyncTaskContext`] and is made by the one who writes a transaction group, after
-//! the contents of the datasets and before the MOS. It judges first and changes then: an
-//! operation that is refused has changed nothing.
+//! The txg sync thread runs every operation with a [`SyncTaskContext`], after the contents of the
+//! datasets and before the MOS. An operation checks first and changes then: a refused one has
+//! changed nothing.
 
 mod async_free;
 mod bookmark;

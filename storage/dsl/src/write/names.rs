@@ -142,7 +142,7 @@ pub fn dataset_id(change: &SyncTaskContext<'_>, name: &str) -> Result<ObjsetId> 
     Ok(ObjsetId::new(change.find_snapshot(name)?.1.get()))
 }
 
-/// The path of what is above, and the last part of a path.
+/// The path of the parent, and the last component of a path.
 pub(crate) fn split_parent(path: &str) -> Result<(&str, &str)> {
     path.rsplit_once('/').ok_or_else(|| invalid_name(path, "missing dataset name"))
 }

@@ -1,9 +1,9 @@
 //! Deadlists of the form that pools before version 26 have: one list of block pointers for all births.
 //!
-//! A pool that was upgraded since then keeps such a list for each dataset until the next snapshot of it.
-//! When a snapshot is destroyed, the list of the dataset after it is read from its start to its end: what
-//! was born since the snapshot before is freed at once, and the rest goes to the destroyed snapshot's
-//! list, which becomes that of the dataset after it.
+//! A pool that was upgraded since then keeps such a list for each dataset until the next snapshot
+//! of it. The destruction of a snapshot reads the list of the dataset after it. Blocks born since
+//! the snapshot before are freed at once. The rest goes to the destroyed snapshot's list, which
+//! becomes that of the dataset after it.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -104,8 +104,9 @@ pub(crate) fn for_each_batch(
     }
 }
 
-/// A snapshot is destroyed whose next dataset has an old deadlist. Frees what only the snapshot reached,
-/// and gives the next dataset the snapshot's deadlist with what is left. Returns the space that was freed.
+/// A snapshot is destroyed whose next dataset has an old deadlist. Frees the blocks unique to the
+/// snapshot, and gives the next dataset the snapshot's deadlist with the rest. Returns the freed
+/// space.
 pub(crate) fn destroy_snapshot_blocks(
     change: &SyncTaskContext<'_>,
     snapshot: &DatasetPhys,

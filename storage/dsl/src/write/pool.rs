@@ -1,4 +1,4 @@
-//! What every pool has of directories and datasets from the beginning.
+//! The directories and datasets of a new pool.
 //!
 //! ```text
 //! root_dataset        the topmost directory, with the pool's own file system
@@ -18,20 +18,20 @@ use super::space::{SpaceDelta, UsedBy};
 use super::{bpobj, features, snapshot};
 use crate::{Error, Result};
 
-/// The name of the list of what waits to be freed.
+/// The name of the list of blocks to free.
 pub(crate) const FREE_BPOBJ: &str = "free_bpobj";
 const ROOT_DATASET: &str = "root_dataset";
 
-/// What a new pool has of directories and datasets.
+/// Creates the directories and datasets of a new pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewPoolObjects {
     /// The topmost directory.
     pub root_dir: ObjectId,
-    /// The directory that counts what the MOS uses.
+    /// The directory that counts the space of the MOS.
     pub mos_dir: ObjectId,
     /// The directory that counts what waits to be freed.
     pub free_dir: ObjectId,
-    /// The list of what waits to be freed.
+    /// The list of blocks to free.
     pub free_bpobj: ObjectId,
     /// The snapshot of nothing.
     pub origin_snapshot: ObjsetId,
@@ -76,7 +76,7 @@ pub(crate) fn special_dir(change: &SyncTaskContext<'_>, name: &'static str) -> R
     Ok(ObjectId::new(dir))
 }
 
-/// The MOS uses so much more than it did.
+/// Adds to the space of the MOS.
 pub fn add_mos_space(change: &SyncTaskContext<'_>, delta: SpaceDelta) -> Result<()> {
     if delta == SpaceDelta::default() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The pool's own properties, which are those that somebody set.
+//! The pool's own properties; the table has those that were set.
 //!
 //! They stand in a table that the pool's directory names ("pool_props"): numbers, which for
 //! properties with words are their places in the list of words, and texts that end with a zero.
@@ -28,13 +28,13 @@ pub fn set_pool_property_text(change: &SyncTaskContext<'_>, name: &str, text: &s
     change.update(table, name, &ZapValue::new(1, [text.as_bytes(), &[0]].concat()))
 }
 
-/// Takes a property back to what it is where nobody set it.
+/// Resets a property to its default.
 pub fn unset_pool_property(change: &SyncTaskContext<'_>, name: &str) -> Result<()> {
     let table = open_pool_props(change)?;
     change.remove(table, name).map(drop)
 }
 
-/// A property that is a number; none: nobody set it.
+/// A numeric property; none if it is not set.
 pub fn pool_property_u64(change: &SyncTaskContext<'_>, name: &str) -> Result<Option<u64>> {
     let Some(table) = change.lookup_u64(POOL_DIRECTORY, POOL_PROPS)? else { return Ok(None) };
     let value = change.lookup(ObjectId::new(table), name)?;

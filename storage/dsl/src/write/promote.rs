@@ -1,5 +1,5 @@
-//! A clone and what it was made from change places: the snapshots up to the origin become the
-//! clone's, and the other becomes a clone of the latest of them.
+//! A clone and its origin's dataset change places: the snapshots up to the origin move to the
+//! clone, and the other dataset becomes a clone of the latest of them.
 
 use ondisk::dsl::{Dataset as DatasetPhys, Dir as DirPhys};
 use ondisk::{ObjectType, version};
@@ -11,11 +11,11 @@ use super::space::{SpaceDelta, UsedBy, to_i64};
 use super::{bookmark, deadlist, limits, livelist, rename, rollback, snapshot};
 use crate::{Error, Result};
 
-/// What is to change places.
+/// The datasets that change places.
 struct Promotion {
     /// The clone.
     clone: HeadIds,
-    /// What it was made from.
+    /// The origin's dataset.
     origin_head: HeadIds,
     /// The snapshot it was made from.
     origin: ObjectId,
@@ -25,7 +25,7 @@ struct Promotion {
     clone_chain: Vec<(ObjectId, DatasetPhys)>,
     /// The other's head and snapshots after the origin, newest first.
     origin_chain: Vec<(ObjectId, DatasetPhys)>,
-    /// The snapshot that the other is a clone of, perhaps that of nothing.
+    /// The snapshot of which the other is a clone, possibly the empty origin.
     origin_origin: Option<ObjectId>,
 }
 
@@ -102,7 +102,7 @@ impl Promotion {
         change.dataset_phys(self.origin)
     }
 
-    /// No snapshot or bookmark that moves may have the name of one that is there.
+    /// A moving snapshot or bookmark must not have the name of an existing one.
     fn check_names(&self, change: &SyncTaskContext<'_>, name: &str) -> Result<()> {
         for (_, _, part) in &self.moving_snapshots {
             if change.find_snapshot_id(self.clone.dataset, part)?.is_some() {
@@ -198,7 +198,7 @@ impl Promotion {
         })
     }
 
-    /// What snapshots alone will use of the clone, and of the other.
+    /// The space of the clone and of the other that only snapshots use.
     fn snapshot_space_after(&self, change: &SyncTaskContext<'_>) -> Result<[i64; 2]> {
         let sum = |records: &mut dyn Iterator<Item = &DatasetPhys>, since: Txg| {
             let mut sum = 0_i64;
@@ -294,7 +294,7 @@ impl Promotion {
         Ok(())
     }
 
-    /// Another clone of a snapshot that moves is a clone of the other directory no more.
+    /// Moves a clone of a moving snapshot from the other directory's list.
     fn move_clone(&self, change: &SyncTaskContext<'_>, next: ObjectId) -> Result<()> {
         let head = change.dir_phys(change.dataset_phys(next)?.dir)?.head;
         change.remove_member(change.dir_phys(self.origin_head.dir)?.clones, head.get())?;

@@ -1,7 +1,7 @@
 //! The key that a raw stream brings: it is stored as it is, closed with the user's key of the sender.
 //!
-//! A new dataset becomes an encryption root of its own, whose key is asked for (keylocation=prompt). A later
-//! stream may bring the same key closed anew, after `zfs change-key` on the sender.
+//! A new dataset becomes an encryption root of its own with keylocation=prompt. A later stream may
+//! bring the same key wrapped again, after `zfs change-key` on the sender.
 
 use ondisk::dsl::Dir as DirPhys;
 use ondisk::stream::CryptKeydata;
@@ -68,8 +68,8 @@ fn key_format(keydata: &CryptKeydata) -> std::result::Result<KeyFormat, transfor
     KeyFormat::from_code(keydata.key_format).ok_or_else(unknown)
 }
 
-/// Has a received head that is an encryption root of its own use the user's key of what is above it, as it was on
-/// the sender. Its key is closed with that already, so that no key is needed.
+/// Makes a received encryption root inherit its parent's key, as on the sender. Its key is wrapped
+/// with that already, so no key is needed.
 pub fn inherit_received_key(change: &SyncTaskContext<'_>, name: &str) -> Result<()> {
     let dir = change.find_dir(name)?;
     let record = change.dir_phys(dir)?;

@@ -1,10 +1,10 @@
 //! Beginning and ending a receive.
 //!
-//! A full stream is received into a new head, a stream of a clone into a new clone of its origin, and
-//! an incremental stream into a hidden clone `%recv` of the head's newest snapshot. The dataset that
-//! is received into is marked as inconsistent until the stream has ended: nobody opens it, and an
-//! import destroys it after a crash. The end exchanges the hidden clone with the head, takes the
-//! snapshot and gives it the guid and time of the sender's, all in one txg.
+//! A full stream is received into a new head, a stream of a clone into a new clone of its origin,
+//! and an incremental stream into a hidden clone `%recv` of the head's newest snapshot. The dataset
+//! is marked as inconsistent until the stream has ended: it cannot be opened, and an import
+//! destroys it after a crash. The end exchanges the hidden clone with the head, takes the snapshot
+//! and gives it the guid and time of the sender's, all in one txg.
 
 use ondisk::dsl::Dataset as DatasetPhys;
 use units::{Guid, ObjectId, ObjsetId};
@@ -19,7 +19,7 @@ use crate::{Error, Result};
 /// The sender's snapshot, which the received one equals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedSnapshot {
-    /// Its name behind the `@`.
+    /// Its name after the `@`.
     pub name: String,
     /// Its guid.
     pub guid: Guid,
@@ -135,9 +135,9 @@ pub fn end_full_receive(
     take_snapshot(change, head, received)
 }
 
-/// Exchanges a head with the hidden clone that was received whole, and takes the head's snapshot.
-/// Whoever has the head's content open must open it again. What was written to the head since its
-/// newest snapshot is lost: the caller checks whether that is wanted.
+/// Exchanges a head with its completely received hidden clone, and takes the head's snapshot. Open
+/// handles of the head's content must be reopened. Changes of the head since its newest snapshot
+/// are lost: the caller checks that this is allowed.
 pub fn end_incremental_receive(
     change: &SyncTaskContext<'_>,
     head_name: &str,

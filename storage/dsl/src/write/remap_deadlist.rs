@@ -1,11 +1,11 @@
-//! Addresses on removed vdevs that pointers had before they were renewed, while a snapshot still has
+//! Old addresses on removed vdevs of pointers that were rewritten, while a snapshot still has
 //! them.
 //!
-//! The real system renews the pointers of what it writes anyhow, so that they lead to where blocks
-//! lie now. The old address of a block that no snapshot reaches is obsolete at once; one that the last
-//! snapshot reaches is put into a list of the dataset, in the form of a deadlist, and goes the ways of
-//! the dead: with each snapshot that goes, the addresses that it alone kept come to the pool's list
-//! of obsolete ones, and the rest to the next dataset. We renew no pointers, and carry these lists on.
+//! The real system rewrites pointers when it writes their blocks anyhow, so that they lead to the
+//! new location. The old address is obsolete at once if no snapshot references the block. Otherwise
+//! it goes to a list of the dataset in the form of a deadlist and moves like one. With each
+//! destroyed snapshot, the addresses unique to it move to the pool's list of obsolete ones, and the
+//! rest to the next dataset. We rewrite no pointers, and maintain these lists.
 
 use ondisk::dsl::Dataset as DatasetPhys;
 use units::{ObjectId, Txg};
@@ -24,7 +24,7 @@ pub(crate) fn find(change: &SyncTaskContext<'_>, dataset: ObjectId) -> Result<Op
     change.zap_field_object(dataset, REMAP_DEADLIST)
 }
 
-/// What a head has is the snapshot's that is made of it.
+/// A new snapshot takes the head's list.
 pub(crate) fn move_to_snapshot(
     change: &SyncTaskContext<'_>,
     head: ObjectId,
@@ -37,8 +37,8 @@ pub(crate) fn move_to_snapshot(
     Ok(())
 }
 
-/// A snapshot goes that follows the txg `previous`: what it alone kept is obsolete, and what it has is
-/// the next dataset's.
+/// A snapshot that follows the txg `previous` is destroyed: addresses unique to it are obsolete,
+/// and its list moves to the next dataset.
 pub(crate) fn snapshot_destroyed(
     change: &SyncTaskContext<'_>,
     id: ObjectId,
@@ -57,7 +57,7 @@ pub(crate) fn snapshot_destroyed(
     if run.is_empty() { Ok(()) } else { features::decrement(change, guid::OBSOLETE_COUNTS) }
 }
 
-/// A head goes, and with it what it has.
+/// A head is destroyed, and its list with it.
 pub(crate) fn head_destroyed(change: &SyncTaskContext<'_>, head: ObjectId) -> Result<()> {
     find(change, head)?.map_or(Ok(()), |list| free(change, list))
 }
@@ -74,7 +74,8 @@ pub(crate) fn swap_heads(change: &SyncTaskContext<'_>, a: ObjectId, b: ObjectId)
     Ok(())
 }
 
-/// Joins those of a head's stretches that begin at these sorted txgs, each with the one before it.
+/// Joins those entries of a head's list that begin at these sorted txgs, each with the one before
+/// it.
 pub(crate) fn merge_entries(
     change: &SyncTaskContext<'_>,
     head: ObjectId,

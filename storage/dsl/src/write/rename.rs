@@ -78,7 +78,7 @@ fn check_encryption_root(
     Ok(())
 }
 
-/// The directory whose user's key opens a directory; `None` if that is not encrypted.
+/// The encryption root of a directory; `None` if that is not encrypted.
 pub(crate) fn encryption_root(
     change: &SyncTaskContext<'_>,
     dir: ObjectId,
@@ -123,7 +123,7 @@ fn move_space(change: &SyncTaskContext<'_>, dir: &DirPhys, to: ObjectId) -> Resu
     Ok(())
 }
 
-/// Gives a snapshot another name; with `below`, those of the same name of all heads below too.
+/// Renames a snapshot; with `below`, also those of the same name of all descendants.
 pub fn rename_snapshot(
     change: &SyncTaskContext<'_>,
     name: &str,

@@ -52,7 +52,7 @@ pub fn set_resume_state(
     set_resume_position(change, id, state)
 }
 
-/// Sets the record from which the receive goes on.
+/// Sets the record at which the receive resumes.
 pub fn set_resume_position(
     change: &SyncTaskContext<'_>,
     id: ObjsetId,
@@ -72,7 +72,7 @@ pub(super) fn clear_resume_state(change: &SyncTaskContext<'_>, dataset: ObjectId
     Ok(())
 }
 
-/// Destroys what a resumable receive into `target` received so far.
+/// Destroys the partial state of a resumable receive into `target`.
 pub fn abort_receive(change: &SyncTaskContext<'_>, target: &str) -> Result<()> {
     let head = change.find_head(target)?;
     let clone = change.find_head(&format!("{target}/{RECV_CLONE}")).ok();

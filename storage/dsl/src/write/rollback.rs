@@ -1,4 +1,4 @@
-//! Going back to the latest snapshot: the head becomes a clone of it, and what the head was is
+//! Rollback to the latest snapshot: the head becomes a clone of it, and the old head is
 //! destroyed.
 
 use ondisk::dsl::{Dataset as DatasetPhys, Dir as DirPhys};
@@ -10,9 +10,9 @@ use super::space::{SpaceDelta, UsedBy, to_i64};
 use super::{bookmark, create, deadlist, destroy, limits, livelist, remap_deadlist};
 use crate::{Error, Result};
 
-/// Makes a head again what its latest snapshot is, which must be `to` if that is given. What has the
-/// head's content open must open it anew. The intent log that the snapshot may have a part of is
-/// not the head's: whoever calls empties it in the same group.
+/// Rolls a head back to its latest snapshot, which must be `to` if that is given. Open handles of
+/// the head's content must be reopened. The snapshot may have a part of an intent log, which does
+/// not belong to the head: the caller empties it in the same txg.
 pub fn rollback(change: &SyncTaskContext<'_>, name: &str, to: Option<&str>) -> Result<()> {
     let head = change.find_head(name)?;
     let record = change.dataset_phys(head.dataset)?;
@@ -31,7 +31,7 @@ fn check_rollback(
     name: &str,
     to: Option<&str>,
 ) -> Result<()> {
-    // a clone has its origin for a predecessor, which is no snapshot of it
+    // a clone's predecessor is its origin, which is not a snapshot of it
     let own = change.previous_snapshot(record)?.is_some_and(|(_, it)| it.next == head.dataset);
     if !own {
         return Err(Error::NoSuchDataset { name: format!("{name}@") });
@@ -102,7 +102,7 @@ fn swap_features(change: &SyncTaskContext<'_>, a: ObjectId, b: ObjectId) -> Resu
     Ok(())
 }
 
-/// What two heads and their deadlists take goes with them to the other's directory.
+/// The space of two heads and their deadlists moves to the other's directory.
 fn swap_space(
     change: &SyncTaskContext<'_>,
     [clone, head]: [(HeadIds, &DatasetPhys); 2],
@@ -115,7 +115,7 @@ fn swap_space(
     let delta = whole(clone)? - whole(head)?;
     change.add_space(head.0.dir, UsedBy::Head, delta)?;
     change.add_space(clone.0.dir, UsedBy::Head, -delta)?;
-    // of the deadlists only what is the directory's own counts as its snapshots'
+    // of the deadlists only the directory's own blocks count as snapshot space
     let origin = change.dir_phys(head.0.dir)?.origin;
     let own = if origin.exists() { change.dataset_phys(origin)?.creation_txg } else { Txg::ZERO };
     let dead = |record: &DatasetPhys| deadlist::space_in_range(change, record.deadlist, own, None);

@@ -1,7 +1,7 @@
 //! Setting several properties in one txg: all of them, or none.
 //!
-//! Every value is checked before the first is set. Limits still may be refused when they are set, since one limit
-//! depends on another: they come first, and what was set is undone if one is refused.
+//! Every value is checked before the first is set. A limit may still be refused when it is set,
+//! because it depends on the other limit. Limits are set first, and are reset if one is refused.
 
 use units::ObjectId;
 use zap::ZapValue;
@@ -11,9 +11,9 @@ use super::set_property::{SetSource, apply_limits, check_settable, set_property}
 use crate::local_properties::PropertyValue;
 use crate::{DatasetKind, Result};
 
-/// What the table of properties may have of one property, besides its name.
+/// The entries of one property in the table, besides its name.
 const SUFFIXES: [&str; 4] = ["", "$inherit", "$iuv", "$recvd"];
-/// Properties that change what is accounted.
+/// Properties that change the accounting.
 const LIMITS: [&str; 6] =
     ["quota", "refquota", "reservation", "refreservation", "filesystem_limit", "snapshot_limit"];
 

@@ -1,7 +1,7 @@
-//! Setting properties, and leaving them to what is above.
+//! Sets and inherits properties.
 //!
-//! Some properties are more than an entry in a table: quotas and reservations stand in the
-//! directory's record and change what is accounted.
+//! Some properties are more than an entry in a table: quotas and reservations are in the
+//! directory's record and change the accounting.
 
 use ondisk::feature::Feature;
 use ondisk::{ObjectType, version};
@@ -56,8 +56,8 @@ pub(super) fn check_settable(
     check_features(change, property, value)
 }
 
-/// Leaves a property to what is above, or to its default. With `received` the value that came with
-/// a send stream counts again, if there is one.
+/// Makes a property inherit its value, or use its default. With `received` it reverts to the
+/// received value, if there is one.
 pub fn inherit_property(
     change: &SyncTaskContext<'_>,
     name: &str,
@@ -67,15 +67,15 @@ pub fn inherit_property(
 ) -> Result<()> {
     is_settable(property, kind)?;
     if !received && !is_inheritable(property) {
-        let why = "it is never inherited; set it to what it is to be, which is none for a limit";
+        let why = "it is never inherited; set it to a value (none for a limit)";
         return Err(Error::InvalidProperty { property: property.to_owned(), why });
     }
     let entry = if received { PropertyChange::ReceivedOnly } else { PropertyChange::Inherited };
     apply_change(change, name, property, &entry)
 }
 
-/// What is set for a property of a directory's head: there, or if it is inherited above, or else
-/// its default.
+/// The effective value of a property of a directory's head: set there, or inherited, or else the
+/// default.
 pub fn effective_value(
     change: &SyncTaskContext<'_>,
     dir: ObjectId,
@@ -93,13 +93,13 @@ pub fn effective_value(
     Ok(default_value(property))
 }
 
-/// What becomes of the entries of a property.
+/// The new entries of a property.
 enum PropertyChange<'a> {
     Local(&'a PropertyValue),
     Received(&'a PropertyValue),
-    /// Whatever was received does not count.
+    /// The received value is overridden.
     Inherited,
-    /// Nothing but what was received.
+    /// Only the received value is left.
     ReceivedOnly,
 }
 
@@ -122,8 +122,8 @@ fn apply_change(
     write_entries(change, table, property, entry)
 }
 
-/// Who does not know zstd is not to have the pool from the moment on in which a property names it: a
-/// boot loader may come to the property before it comes to a block.
+/// A pool must not be imported by systems without zstd from the moment on in which a property names
+/// it: a boot loader may read the property before it reads a block.
 fn activate_zstd_feature(
     change: &SyncTaskContext<'_>,
     head: HeadIds,
@@ -188,7 +188,7 @@ fn value_after(
     })
 }
 
-/// What setting a quota or reservation changes besides the entry.
+/// The further changes of a quota or reservation.
 pub(super) fn apply_limits(
     change: &SyncTaskContext<'_>,
     head: HeadIds,
@@ -243,7 +243,7 @@ fn write_entries(
         }
         PropertyChange::ReceivedOnly => {
             remove("")?;
-            // it would go before what was received
+            // it would override the received value
             remove("$iuv")?;
             remove("$inherit")
         }
@@ -266,7 +266,7 @@ fn to_zap_value(value: &PropertyValue) -> ZapValue {
     }
 }
 
-/// The first pool version that knows a property with such a value.
+/// The first pool version that supports the property with such a value.
 fn required_version(property: &str, number: u64) -> u64 {
     match (property, number & 0x7f) {
         ("compression", 5..=13) => version::GZIP,
@@ -279,7 +279,7 @@ fn required_version(property: &str, number: u64) -> u64 {
     }
 }
 
-/// Refuses a value that writes what the pool has not enabled.
+/// Refuses a value that needs a feature or version that the pool has not enabled.
 fn check_features(
     change: &SyncTaskContext<'_>,
     property: &str,

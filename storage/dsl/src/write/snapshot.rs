@@ -1,4 +1,4 @@
-//! Taking snapshots: a head becomes the next of what it was.
+//! Takes snapshots: the new snapshot becomes the head's predecessor.
 
 use ondisk::ObjectType;
 use ondisk::dsl::{Dataset as DatasetPhys, Dir as DirPhys};
@@ -116,7 +116,7 @@ fn create_snapshot_at(
     Ok(snapshot)
 }
 
-/// What was before the head is now before the snapshot.
+/// The head's predecessor becomes the snapshot's.
 fn relink_previous(
     change: &SyncTaskContext<'_>,
     now: &DatasetPhys,

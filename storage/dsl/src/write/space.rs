@@ -6,8 +6,8 @@
 //! uncompressed   lsize; of metadata psize
 //! ```
 //!
-//! What a directory uses counts as used by all above it; where bytes are reserved in one, what
-//! is above it counts as many as it uses or reserves, whichever is more.
+//! A directory's used space counts as used by all directories above it. If bytes are reserved in
+//! it, the directory above counts the used or the reserved bytes, whichever is more.
 
 use ondisk::Blkptr;
 use ondisk::dsl::{Dir as DirPhys, UsedBreakdown};
@@ -28,7 +28,7 @@ pub struct SpaceDelta {
 }
 
 impl SpaceDelta {
-    /// What a block takes; `deflated` says how much of the pool's deflated space.
+    /// The space of a block; `deflated` gives its deflated size.
     pub fn of_block(pointer: &Blkptr, deflated: &dyn Fn(&Blkptr) -> u64) -> Self {
         let (psize, lsize) = match pointer {
             Blkptr::Hole(_) | Blkptr::Redacted(_) => return Self::default(),
@@ -130,7 +130,7 @@ pub(crate) fn parent_delta(before: u64, delta: i64, reserved: u64) -> i64 {
     to_i64(with_delta(before, delta).max(reserved)).wrapping_sub(to_i64(before.max(reserved)))
 }
 
-/// What bytes of a directory are used for.
+/// The breakdown of a directory's used bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum UsedBy {
     Head,
@@ -166,7 +166,7 @@ impl SyncTaskContext<'_> {
         SpaceDelta::of_block(pointer, &self.dsize)
     }
 
-    /// A directory uses so much more, or less (dsl_dir_diduse_space).
+    /// Adds to or subtracts from a directory's used space (dsl_dir_diduse_space).
     pub(crate) fn add_space(&self, dir: ObjectId, what: UsedBy, delta: SpaceDelta) -> Result<()> {
         let (parent, counted) = self.update_dir(dir, |dir| {
             let counted = parent_delta(dir.used, delta.used, dir.reserved);
@@ -177,8 +177,8 @@ impl SyncTaskContext<'_> {
         self.add_space_to_ancestors(parent, SpaceDelta { used: counted, ..delta }, delta.used)
     }
 
-    /// A directory uses so much more, of which `taken` is used for `to`, and the rest of which
-    /// was reserved before and counted as `from` (dsl_dir_diduse_transfer_space).
+    /// Adds to a directory's used space: `taken` is used for `to`, and the rest was reserved before
+    /// and counted as `from` (dsl_dir_diduse_transfer_space).
     pub(crate) fn transfer_space(
         &self,
         dir: ObjectId,

@@ -1,4 +1,4 @@
-//! Lists of what is to be freed that are longer than a block, and have lists in them.
+//! Lists of blocks to free that are longer than a block and have sublists.
 
 use dsl::block_lists;
 use dsl::write;
@@ -8,11 +8,11 @@ use zap::Zap;
 
 use crate::test_pool::{TestPool, new_block};
 
-/// Pointers that no block of a list has room for.
+/// A number of pointers that exceeds a block of a list.
 const POINTER_COUNT: u64 = 1500;
 
 #[test]
-fn a_long_list_whose_parts_went_to_another_is_freed() {
+fn long_list_with_moved_parts_is_freed() {
     let (mut world, _) = TestPool::with_all_features();
     let root = new_block(1, 4, ObjectType::OBJSET);
     let head = world.with_context(|change| write::create_dataset(change, "tank/a")).unwrap();
@@ -30,7 +30,7 @@ fn a_long_list_whose_parts_went_to_another_is_freed() {
     world.write_head(head, &[], first, &root);
     snapshot(&mut world, "tank/a@two");
     world.write_head(head, &[], second, &root);
-    // what is dead in the second comes to be a list within that of the head, and then all is freed
+    // the second's dead blocks become a sublist of the head's list, and then all is freed
     for name in ["tank/a@two", "tank/a@one"] {
         world.with_context(|change| write::destroy_snapshot(change, name, false)).unwrap();
     }

@@ -1,5 +1,5 @@
-//! Heads with real trees of blocks: what the records say of them, and that every block is freed,
-//! once, when all is destroyed.
+//! Heads with real trees of blocks: their records are right, and destroying everything frees each
+//! block once.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl TreePool {
         self.heads.insert(id, objset);
     }
 
-    /// A head's content, as its record says.
+    /// A head's content, from its record.
     fn reopen_head(&mut self, id: ObjsetId) {
         let dataset = self.tree().dataset(id).unwrap();
         let source = Arc::clone(&self.memory) as Arc<dyn Source>;
@@ -207,7 +207,7 @@ impl TreePool {
                     self.heads.remove(&dataset.id().unwrap());
                     continue;
                 }
-                // it may lie above what it is a clone of
+                // it may be above its origin
                 if dataset.is_snapshot() || self.random.next().is_multiple_of(2) {
                     continue;
                 }
@@ -269,7 +269,7 @@ fn pool_with_destroyed_tree(files: impl Iterator<Item = u64>) -> (TreePool, Objs
 }
 
 #[test]
-fn what_is_below_a_block_of_dnodes_at_which_the_real_system_stopped_is_not_freed_again() {
+fn freeing_resumes_behind_openzfs_stopping_point() {
     let (pool, tree) = pool_with_destroyed_tree(1..=40);
     let mut all = 0;
     tree.walk(&WalkOptions::default(), &mut |_, _| {
@@ -288,7 +288,7 @@ fn what_is_below_a_block_of_dnodes_at_which_the_real_system_stopped_is_not_freed
 }
 
 #[test]
-fn what_was_freed_before_something_unreadable_is_not_freed_again() {
+fn blocks_before_unreadable_one_are_freed_once() {
     let (pool, tree) = pool_with_destroyed_tree([1, 2000, 40_000].into_iter());
     tree.walk(&WalkOptions::default(), &mut |zbookmark, found| {
         if let BlockVisit::Pointer(pointer) = found
@@ -311,7 +311,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 16))]
 
     #[test]
-    fn every_block_is_freed_once_when_nobody_reaches_it(seed: u64) {
+    fn unreferenced_blocks_are_freed_exactly_once(seed: u64) {
         let mut pool = TreePool::new(seed);
         pool.sync_mos();
         for _ in 0..20 {
@@ -323,7 +323,7 @@ proptest! {
             }
             pool.sync_heads();
             for _ in 0..pool.random.below(3) {
-                // what is refused changes nothing
+                // a refused operation changes nothing
                 let _ = pool.run_operation();
             }
             let most = pool.random.next() % 30;

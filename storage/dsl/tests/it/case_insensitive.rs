@@ -1,4 +1,4 @@
-//! Snapshots and bookmarks of file systems whose names are compared without case.
+//! Snapshots and bookmarks of case-insensitive file systems.
 
 use dsl::write;
 use dsl::{DatasetKind, Error, PropertyValue};
@@ -8,7 +8,7 @@ use crate::test_pool::{TestPool, new_block};
 
 /// As in OpenZFS: of two names that differ in case only, it would destroy either.
 #[test]
-fn of_snapshots_of_what_is_caseless_case_tells_nothing_either() {
+fn snapshot_names_ignore_case_with_their_dataset() {
     let (mut world, _) = TestPool::with_all_features();
     let head = world.with_context(|change| {
         let head = write::create_dataset(change, "tank/any").unwrap();

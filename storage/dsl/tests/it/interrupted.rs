@@ -1,4 +1,4 @@
-//! What receives and sends left that nobody goes on with.
+//! Remains of interrupted receives and sends.
 
 use dsl::Error;
 use dsl::write::{self, TMP_USERREFS};
@@ -32,7 +32,7 @@ fn pool_with_recv_clone() -> (TestPool, ObjsetId) {
     (world, clone)
 }
 
-/// Says of a head that it is not whole.
+/// Marks a head as incomplete.
 fn mark_inconsistent(world: &TestPool, head: ObjsetId) {
     let object = world.mos.object(ObjectId::new(head.get())).unwrap();
     let mut record = Record::parse(object.bonus(), object.bonus_order()).unwrap();
@@ -52,10 +52,10 @@ fn dataset_names(world: &TestPool) -> Vec<String> {
 }
 
 #[test]
-fn what_was_received_in_part_is_destroyed_if_nobody_can_go_on() {
+fn partial_receive_is_destroyed_unless_resumable() {
     let (mut world, clone) = pool_with_recv_clone();
     assert_eq!(world.tree().abandoned_receives(), Vec::<String>::new());
-    // not even if somebody asks: it may be whole
+    // not even on request: it may be complete
     let path = "tank/a/%recv";
     assert!(!world.with_context(|change| write::destroy_partial_receive(change, path)).unwrap());
     mark_inconsistent(&world, clone);
@@ -63,14 +63,14 @@ fn what_was_received_in_part_is_destroyed_if_nobody_can_go_on() {
     world.txg += 1;
     assert!(world.with_context(|change| write::destroy_partial_receive(change, path)).unwrap());
     assert_eq!(dataset_names(&world), ["tank", "tank/a"]);
-    // and the snapshot is nobody's origin any more
+    // and the snapshot has no clones any more
     world.with_context(|change| write::destroy_snapshot(change, "tank/a@one", false)).unwrap();
     world.with_context(|change| write::destroy(change, "tank/a")).unwrap();
     assert_eq!(dataset_names(&world), ["tank"]);
 }
 
 #[test]
-fn what_has_snapshots_or_something_below_it_stays() {
+fn inconsistent_dataset_with_descendants_stays() {
     let (world, _) = pool_with_recv_clone();
     let head = world.tree().find("tank/a").unwrap().id().unwrap();
     mark_inconsistent(&world, head);
@@ -81,7 +81,7 @@ fn what_has_snapshots_or_something_below_it_stays() {
 }
 
 #[test]
-fn what_is_received_below_a_head_is_given_up_with_it() {
+fn destroying_a_head_destroys_its_partial_receive() {
     let (mut world, clone) = pool_with_recv_clone();
     mark_inconsistent(&world, clone);
     world.txg += 1;
@@ -96,7 +96,7 @@ fn what_is_received_below_a_head_is_given_up_with_it() {
 }
 
 #[test]
-fn holds_of_processes_that_are_no_more_are_taken_off() {
+fn temporary_holds_of_dead_processes_are_released() {
     let (mut world, _) = pool_with_recv_clone();
     let snapshot = world.tree().find("tank/a@one").unwrap().id().unwrap();
     world.with_context(|change| write::hold(change, "tank/a@one", ".send-7-1")).unwrap();
@@ -108,7 +108,7 @@ fn holds_of_processes_that_are_no_more_are_taken_off() {
     directory.insert_u64(&tx, TMP_USERREFS.as_bytes(), table.object().id().get()).unwrap();
     let add = |name: String| table.insert_u64(&tx, name.as_bytes(), 1_700_000_000).unwrap();
     add(format!("{:x}-.send-7-1", snapshot.get()));
-    // of snapshots, and of holds, that are no more; and what is no hold at all
+    // holds of snapshots that are gone, released holds, and entries that are not holds
     add("ffff-.send-7-1".to_owned());
     add(format!("{:x}-gone", snapshot.get()));
     add("words".to_owned());

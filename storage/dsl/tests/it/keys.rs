@@ -77,7 +77,7 @@ fn keys_are_made_shared_and_taken_along() {
 }
 
 #[test]
-fn a_key_is_changed_for_all_below_or_for_nobody() {
+fn key_changes_for_all_descendants_or_none() {
     let (world, skeleton) = TestPool::with_all_features();
     world.write_head(skeleton.root_objset, &[], &[], &new_block(1, 4, ObjectType::OBJSET));
     let raw = |byte| WrappingKey::from_raw(&[byte; 32]).unwrap();
@@ -99,7 +99,7 @@ fn a_key_is_changed_for_all_below_or_for_nobody() {
     };
     add("tank/secret", 5, &old, true);
     add("tank/secret/a", 6, &old, false);
-    // whose closed key is damaged
+    // its wrapped key is damaged
     add("tank/secret/b", 7, &other, false);
     let rewrap = KeyChange {
         old_key: &old,

@@ -93,7 +93,7 @@ impl MosPool {
     }
 }
 
-/// How many blocks are read to destroy so many snapshots, in each of which a block died.
+/// The number of block reads for destroying this many snapshots, in each of which a block died.
 fn count_destroy_reads(count: u64) -> usize {
     let mut pool = MosPool::new();
     let head = pool.change(|change| write::create_dataset(change, "tank/a")).unwrap();

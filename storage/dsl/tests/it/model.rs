@@ -1,4 +1,4 @@
-//! What the records must say, computed from sets of blocks.
+//! A model of the records, computed from sets of blocks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -259,7 +259,7 @@ impl Model {
         freed: &BTreeMap<u64, u32>,
     ) {
         let (waiting, _) = self.pending_frees(mos).unwrap();
-        assert!(reached.is_disjoint(&waiting), "what is reached is to be freed");
+        assert!(reached.is_disjoint(&waiting), "a referenced block waits to be freed");
         assert!(freed.values().all(|times| *times == 1), "freed twice");
         for number in self.blocks.keys() {
             let here = reached.contains(number) || waiting.contains(number);
@@ -332,7 +332,7 @@ fn check_snapshot_chain(mos: &Objset, chain: &[Dataset]) {
     assert!(starts.is_subset(&found), "{}: {starts:?} {found:?}", head.name());
 }
 
-/// Who is a clone of what: the tables and the counts.
+/// Compares the origins of clones: the tables and the counts.
 fn check_clones(tree: &DatasetTree) {
     let mos = tree.mos();
     let mut followers: HashMap<ObjectId, BTreeSet<u64>> = HashMap::new();

@@ -1,4 +1,4 @@
-//! What a new pool has.
+//! The datasets and features of a new pool.
 
 use dsl::write;
 use ondisk::ObjectType;
@@ -48,7 +48,7 @@ fn a_new_pool_has_what_every_pool_has() {
 }
 
 #[test]
-fn features_are_enabled_with_what_they_need_and_counted() {
+fn features_are_enabled_with_dependencies_and_counted() {
     let wanted = Feature::by_name("bookmark_written").unwrap();
     let (world, _) = TestPool::new(&[wanted, Feature::by_name("enabled_txg").unwrap()]);
     let uses = |name| {
@@ -69,7 +69,7 @@ fn features_are_enabled_with_what_they_need_and_counted() {
 }
 
 #[test]
-fn the_last_bookmark_takes_the_table_and_the_feature_along() {
+fn last_bookmark_frees_table_and_feature() {
     let (mut world, skeleton) = TestPool::with_all_features();
     world.txg += 1;
     let root = new_block(9, world.txg, ObjectType::OBJSET);

@@ -25,7 +25,7 @@ fn property_value(world: &TestPool, name: &str, property: &str) -> (String, Prop
 }
 
 #[test]
-fn a_value_is_seen_where_it_is_set_and_below() {
+fn values_are_inherited_by_descendants() {
     let (world, _) = TestPool::with_all_features();
     world.with_context(|change| write::create_dataset(change, "tank/a")).unwrap();
     set_property(&world, "tank", "compression", "zstd-19").unwrap();
@@ -68,7 +68,7 @@ fn a_value_is_seen_where_it_is_set_and_below() {
 }
 
 #[test]
-fn a_value_that_older_versions_lack_is_hidden_from_them() {
+fn new_style_values_are_hidden_from_older_versions() {
     let (world, _) = TestPool::with_all_features();
     set_property(&world, "tank", "redundant_metadata", "some").unwrap();
     assert_eq!(property_value(&world, "tank", "redundant_metadata").0, "some");
@@ -86,7 +86,7 @@ fn a_value_that_older_versions_lack_is_hidden_from_them() {
 }
 
 #[test]
-fn what_came_with_a_stream_counts_until_something_is_set() {
+fn received_value_counts_until_a_local_one() {
     let (world, _) = TestPool::with_all_features();
     let receive = |property: &str, number| {
         let value = PropertyValue::Number(number);
@@ -209,7 +209,7 @@ fn limits_begin_to_count() {
 }
 
 #[test]
-fn a_value_that_older_versions_lack_does_not_outlive_its_setting() {
+fn new_style_value_is_removed_with_its_setting() {
     let (world, _) = TestPool::with_all_features();
     for received in [false, true] {
         set_property(&world, "tank", "redundant_metadata", "none").unwrap();

@@ -36,9 +36,9 @@ struct RandomRun {
     model: Model,
     random: Random,
     next_block: u64,
-    /// For the names of what is made.
+    /// A counter for names of new datasets.
     name_count: u64,
-    /// What bookmarked snapshots reached, by their identity.
+    /// The referenced blocks of bookmarked snapshots, by their guid.
     bookmarked: HashMap<Guid, BTreeSet<u64>>,
 }
 
@@ -68,7 +68,8 @@ impl RandomRun {
         heads.heads().for_each(|head| self.check_bookmarks(&head.unwrap()));
     }
 
-    /// A bookmark knows what of its snapshot the next one, or the head, reaches no more.
+    /// A bookmark counts the blocks of its snapshot that the next one, or the head, no longer
+    /// references.
     fn check_bookmarks(&self, head: &Dataset) {
         let mut chain = head.snapshots().unwrap();
         chain.push(head.clone());
@@ -238,7 +239,7 @@ impl RandomRun {
         Ok(())
     }
 
-    /// Several snapshots of one head go at once: neighbours, and others.
+    /// Several snapshots of one head are destroyed at once: neighbours, and others.
     fn destroy_snapshots(
         &mut self,
         one: &(String, ObjsetId),
@@ -249,7 +250,7 @@ impl RandomRun {
             .iter()
             .filter_map(|(name, id)| Some((name.strip_prefix(path)?.strip_prefix('@')?, *id)))
             .collect();
-        // one that is no more, and one that has the name of another, are skipped
+        // a destroyed one, and one that has the name of another, are skipped
         chosen.push(("none", one.1));
         let spared = self.random.next() % 3;
         chosen.retain(|_| !self.random.next().is_multiple_of(1 + spared));
@@ -329,7 +330,7 @@ impl RandomRun {
         done
     }
 
-    /// Frees some of what waits; trees cannot be read here.
+    /// Frees some of the waiting blocks; trees cannot be read here.
     fn free_some(&mut self) -> OperationResult {
         let most = 1 + self.random.next() % 20;
         self.pool.with_context(|change| write::free_pending(change, most)).map(drop)
@@ -356,7 +357,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 10))]
 
     #[test]
-    fn the_records_say_what_the_sets_are(seed: u64, full: bool) {
+    fn records_equal_the_model_after_random_changes(seed: u64, full: bool) {
         let without = ["livelist", "empty_bpobj", "bookmark_written", "redaction_bookmarks"];
         let features: Vec<&Feature> = ondisk::feature::FEATURES
             .iter()

@@ -1,5 +1,5 @@
-//! Real pools: the model computed from their trees of blocks says what their records say, and
-//! every record finds back to its bytes.
+//! Real pools: the model computed from their trees of blocks equals their records, and
+//! every record encodes to its bytes again.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -87,12 +87,12 @@ pub(crate) fn add_dataset(model: &mut Model, source: &Arc<dyn Source>, dataset: 
     assert!(whole);
 }
 
-/// Blocks of cloned files have the same address, and nothing in a pointer says so; a block that was moved
-/// off a removed vdev has two, the old one in older snapshots.
+/// Blocks of cloned files have the same address, and nothing in a pointer marks that; a block that
+/// was moved off a removed vdev has two, the old one in older snapshots.
 const EXCLUDED: [&str; 2] = ["holes-and-clones", "removed-snapshots"];
 
 #[test]
-fn the_records_of_real_pools_say_what_their_trees_are() {
+fn records_of_real_pools_equal_their_trees() {
     let names = ::fixtures::names();
     for name in names.iter().filter(|name| !EXCLUDED.contains(&&***name)) {
         let (pool, tree) = open_pool(&::fixtures::load(name));
@@ -111,7 +111,7 @@ fn the_records_of_real_pools_say_what_their_trees_are() {
     }
 }
 
-/// What the records of a pool are made of again; how many there were.
+/// Encodes the records of a pool again; returns their number.
 fn check_records(mos: &Objset) -> usize {
     let mut count = 0;
     for found in mos.objects() {

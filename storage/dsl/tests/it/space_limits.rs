@@ -1,4 +1,4 @@
-//! What may still be written to a head.
+//! The space available to a head.
 
 use dsl::write::{self, SetSource, SpaceLimit};
 use dsl::{DatasetKind, PropertyValue};
@@ -7,7 +7,7 @@ use ondisk::ObjectType;
 use crate::test_pool::{TestPool, USABLE_SPACE, new_block};
 
 #[test]
-fn quotas_and_reservations_leave_what_they_leave() {
+fn quotas_and_reservations_limit_available_space() {
     let (mut world, skeleton) = TestPool::with_all_features();
     let (first, second) =
         (new_block(3, 4, ObjectType::OBJSET), new_block(10, 5, ObjectType::OBJSET));
@@ -35,7 +35,7 @@ fn quotas_and_reservations_leave_what_they_leave() {
     assert_eq!(room(), SpaceLimit { bytes: 50_000 - own, is_quota: true });
     set("tank/a", "refquota", 0);
     set("tank/a", "refreservation", 30_000);
-    // what is kept for it is its own to use
+    // its own reservation is available to it
     assert_eq!(room(), SpaceLimit { bytes: 100_000 - root - own, is_quota: true });
     let other = world.with_context(|change| write::create_dataset(change, "tank/b")).unwrap();
     let room = |id| world.with_context(|change| write::space_limit(change, id)).unwrap();

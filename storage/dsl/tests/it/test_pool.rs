@@ -1,4 +1,4 @@
-//! A MOS in memory, and blocks that are no more than their pointers.
+//! A MOS in memory, and blocks that exist only as pointers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,7 +124,7 @@ pub(crate) fn dsize(pointer: &Blkptr) -> u64 {
     }
 }
 
-/// A block; its number says how large it is.
+/// A block; its number determines its size.
 pub(crate) fn new_block(number: u64, birth: u64, kind: ObjectType) -> Blkptr {
     let psize = 512 * (1 + u32::try_from(number % 7).unwrap());
     let dva = |vdev| {

@@ -38,8 +38,8 @@ fn pool_errors() -> Vec<(u8, Error, &'static str)> {
         (
             3,
             Error::NoSuchTxg { pool: text("tank"), txg: 7, available: vec![30, 29] },
-            "pool 'tank' cannot be read as of txg 7: no uberblock of it stands any more; those \
-             that do: 30, 29",
+            "pool 'tank' cannot be read as of txg 7: its uberblock no longer exists; the existing ones are \
+             of txg 30, 29",
         ),
         (
             3,
@@ -55,14 +55,12 @@ fn pool_errors() -> Vec<(u8, Error, &'static str)> {
             5,
             Error::MissingDevices { pool: text("tank"), vdevs: lacking },
             "pool 'tank': 3 of 6 devices are missing from raidz2-0 (/dev/sda, /dev/sdb, /dev/sdc), \
-             which can do without 2; the pool cannot be opened: add the place of missing devices \
-             with -d",
+             which can do without 2; the pool cannot be opened: add the folder of missing devices with -d",
         ),
         (
             6,
             Error::DamagedPool { pool: text("tank"), why: text("it is") },
-            "pool 'tank' cannot be opened, as its own data are damaged: it is; an older state may \
-             still stand: `zpool import -F tank` takes it back to that, and `poolhouse rescue \
+            "pool 'tank' cannot be opened because its metadata is damaged: it is; an older state may be intact: `zpool import -F tank` rewinds to it, and `poolhouse rescue \
              --rewind` reads it (or --txg, with one that `rescue scan -v` lists)",
         ),
         (
@@ -73,9 +71,8 @@ fn pool_errors() -> Vec<(u8, Error, &'static str)> {
                 has_older_states: true,
                 why: text("it is"),
             },
-            "pool 'tank' cannot go on from 3 states that were looked at: it is in the newest; \
-             `zpool import -FX tank` tries all older ones; what can be read of it `poolhouse \
-             rescue` gets out",
+            "pool 'tank' cannot be rewound: it is in the newest of 3 tried states; \
+             `zpool import -FX tank` tries all older ones; `poolhouse rescue` copies the readable files",
         ),
         (
             6,
@@ -116,12 +113,12 @@ fn dataset_errors() -> Vec<(u8, Error, &'static str)> {
         (
             8,
             Error::InvalidKey { dataset: dataset.clone(), expected: text("32 raw bytes") },
-            "the key for 'tank/a' cannot be one: 32 raw bytes is wanted",
+            "the key for 'tank/a' is invalid: it must be 32 raw bytes",
         ),
         (
             8,
             Error::NotEncrypted { dataset: dataset.clone() },
-            "'tank/a' is not encrypted, so no key is wanted for it",
+            "'tank/a' is not encrypted, so it needs no key",
         ),
         (
             9,
@@ -158,7 +155,7 @@ fn path_errors() -> Vec<(u8, Error, &'static str)> {
         (
             10,
             Error::IsDirectory { path: path.clone() },
-            "'d0.img' is a folder; an image, a disk or a partition is wanted here",
+            "'d0.img' is a folder; name an image, a disk or a partition",
         ),
         (
             10,
@@ -169,13 +166,12 @@ fn path_errors() -> Vec<(u8, Error, &'static str)> {
             10,
             Error::Truncated { path: path.clone(), pool: text("tank"), size: 10, required: 20 },
             "'d0.img' is truncated: its label says that the vdev takes 20 bytes, and it ends after \
-             10; pool 'tank' cannot be opened with what is left",
+             10; pool 'tank' cannot be opened with the rest",
         ),
         (
             11,
             Error::InUse { path: path.clone() },
-            "'d0.img' is in use by another program; stop that program first, as what it writes \
-             would change the pool under the reader",
+            "'d0.img' is in use by another program; stop that program first, because its writes would change the pool under the reader",
         ),
         (
             13,
@@ -185,7 +181,7 @@ fn path_errors() -> Vec<(u8, Error, &'static str)> {
         (
             130,
             Error::Interrupted,
-            "interrupted; what is done is done, and the same command goes on from there",
+            "interrupted; finished work is kept, and the same command continues from there",
         ),
     ]
 }
@@ -199,7 +195,7 @@ fn every_error_is_a_sentence_with_a_status() {
 }
 
 #[test]
-fn lacking_vdevs_are_told_one_by_one() {
+fn lacking_vdevs_are_listed_one_by_one() {
     let lacking = |vdev: &str, devices, missing: &[&str], spare| UnavailableVdev {
         vdev: text(vdev),
         devices,
@@ -215,12 +211,12 @@ fn lacking_vdevs_are_told_one_by_one() {
         Error::MissingDevices { pool: text("tank"), vdevs: lacking }.to_string(),
         "pool 'tank': d3.img is missing (/d3.img), and nothing has a copy; 2 of 2 devices are \
          missing from mirror-1 (/d4, /d5), which can do without 1; all devices of vdev 2 are \
-         missing; the pool cannot be opened: add the place of missing devices with -d"
+         missing; the pool cannot be opened: add the folder of missing devices with -d"
     );
 }
 
 #[test]
-fn many_paths_are_not_all_told() {
+fn long_lists_of_paths_are_shortened() {
     let paths = ["/a", "/b", "/c", "/d"].map(text).to_vec();
     let words = Error::NoPool { paths }.to_string();
     assert!(words.starts_with("no pool found at '/a' to '/d' (4 paths):"), "{words}");

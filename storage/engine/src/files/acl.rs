@@ -1,4 +1,4 @@
-//! The ACLs of a file, and the facts that access checks ask.
+//! The ACLs of a file, and the facts for access checks.
 //!
 //! Every file has an NFSv4 ACL. A trivial one allows what the mode allows, and the mode decides. Where the
 //! dataset has `acltype=posix`, files may have POSIX ACLs as extended attributes instead.
@@ -9,11 +9,11 @@ use posix::acl::{Ace, PosixAclEntry, PosixAclKind, nfs4};
 
 use super::{File, Result};
 
-/// The bits of a mode without which Linux does not ask the POSIX ACL.
+/// The group bits of a mode: without them Linux does not use the POSIX ACL.
 const GROUP_BITS: u32 = 0o070;
 
 impl File {
-    /// The facts that access checks ask.
+    /// The facts for access checks.
     pub fn access_target(&self) -> Result<Target> {
         let stat = self.stat();
         let acl = if self.node.fs().options().posix_acls {
@@ -29,7 +29,8 @@ impl File {
         Ok(Target { kind, mode, uid, gid, flags: stat.flags, acl })
     }
 
-    /// A POSIX ACL of the file; none if the mode tells all, or the dataset has no POSIX ACLs.
+    /// A POSIX ACL of the file; none if the mode has all permissions, or the dataset has no POSIX
+    /// ACLs.
     pub fn posix_acl(&self, kind: PosixAclKind) -> Result<Option<Vec<PosixAclEntry>>> {
         let Some(bytes) = self.xattr(kind.xattr_name())? else { return Ok(None) };
         let entries = parse_posix(&bytes).map_err(|why| self.node.malformed_xattr(why))?;

@@ -15,7 +15,7 @@ pub trait DatasetCatalog: Send + Sync {
     fn open_volume(&self, name: &str) -> Result<(Content, IntentLogSummary)>;
 
     /// A dataset's name and those of all file systems and volumes below it, sorted, parents before
-    /// their children. What cannot be read is left out.
+    /// their children. Unreadable ones are left out.
     fn heads_below(&self, target: &str) -> Vec<HeadDataset>;
 
     /// The names of a dataset's snapshots behind the `@`, oldest first.

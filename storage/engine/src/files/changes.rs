@@ -16,7 +16,7 @@ pub struct FileChange {
     pub kind: FileChangeKind,
     /// The path from the root of the file system; of a removed or renamed file the one before.
     pub path: Vec<u8>,
-    /// What the file is.
+    /// The type of the file.
     pub file_type: FileType,
     /// When anything about the file last changed (ctime).
     pub time: Time,

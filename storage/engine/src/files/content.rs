@@ -9,8 +9,8 @@ use zvol::Volume;
 
 use super::{Extents, Result};
 
-/// What a file or a volume holds. Cheap to clone, and shared between threads: each clone may be
-/// asked for another range.
+/// The content of a file or a volume. Cheap to clone, and shared between threads: each clone may
+/// read another range.
 #[derive(Clone)]
 pub struct Content {
     inner: Inner,
@@ -51,7 +51,7 @@ pub struct ContentChunk {
 /// A way to read a data block of an object.
 type ReadBlock = fn(&dmu::Object, BlockId) -> dmu::Result<Option<Block>>;
 
-/// What is read at once where a log lies over the content.
+/// The bytes read at once if an intent log has content over the dataset's.
 const COPY_CHUNK_SIZE: u64 = 128 << 10;
 
 impl Content {
@@ -88,7 +88,7 @@ impl Content {
         if size == 0 { COPY_CHUNK_SIZE } else { size.into() }
     }
 
-    /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
+    /// Reads from byte `offset` on; returns the number of bytes, less than requested at the end.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         Ok(match &self.inner {
             Inner::File(node) => node.read(offset, into)?,
@@ -96,7 +96,7 @@ impl Content {
         })
     }
 
-    /// The first byte from `from` on that is not in a hole; none if there is no such byte.
+    /// The first byte from `from` on that is not in a hole; none if there is only a hole.
     pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
         Ok(match &self.inner {
             Inner::File(node) => node.next_data(from)?,
@@ -112,7 +112,7 @@ impl Content {
         })
     }
 
-    /// The ranges that hold data, from `from` on, and those that cannot be read.
+    /// The data ranges from `from` on, and the unreadable ones.
     pub fn extents(&self, from: u64) -> Extents {
         Extents::new(self.clone(), from)
     }
@@ -133,14 +133,14 @@ impl Content {
         }
     }
 
-    /// What stands from `at` on up to the end of its block or `end` or the end of the content,
-    /// whichever comes first. Without a copy, unless an intent log lies over the content.
+    /// The bytes from `at` up to the end of its block, to `end` or to the end of the content,
+    /// whichever comes first. Without a copy, unless an intent log has content over it.
     pub fn read_chunk(&self, at: u64, end: u64) -> Result<ContentChunk> {
         self.read_chunk_with(dmu::Object::block, at, end)
     }
 
-    /// What stands from a range's start on, for who reads all and each block once: no cache takes it
-    /// in, so that its memory is warm when the next block is read into it.
+    /// The bytes from a range's start on, for a reader of every block once: no cache takes them
+    /// in, so that their memory is warm when the next block is read into it.
     pub fn read_chunk_uncached(&self, range: Range<u64>) -> Result<ContentChunk> {
         self.read_chunk_with(dmu::Object::block_uncached, range.start, range.end)
     }

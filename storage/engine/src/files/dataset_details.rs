@@ -1,4 +1,4 @@
-//! What a pool records of a dataset besides its content, and the way to that content.
+//! The records of a dataset in the pool, and access to its content.
 
 use dsl::{Dataset, DatasetKind, SpaceByOwner};
 
@@ -6,7 +6,7 @@ use super::{Content, FileSystemReader, IntentLogSummary, ReadOptions, open_volum
 use crate::dataset::Property;
 use crate::{Error, Event, RescuePool, Result};
 
-/// What users, groups and projects use and may use of a file system: rows of type, name, bytes,
+/// Usage and quotas of users, groups and projects of a file system: rows of type, name, bytes,
 /// quota, objects, object quota, as `zfs userspace -Hpn` prints them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerSpace {
@@ -21,9 +21,9 @@ pub struct OwnerSpace {
 /// Why a dataset is not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IncompleteKind {
-    /// A receive into it was broken off.
+    /// A receive into it was interrupted.
     Received,
-    /// Its sender left blocks out.
+    /// Its sender redacted blocks.
     Redacted,
 }
 
@@ -44,18 +44,18 @@ impl IncompleteKind {
     }
 }
 
-/// What a dataset holds.
+/// The content of a dataset.
 #[derive(Clone)]
 pub enum DatasetContents {
     /// Files.
     FileSystem(FileSystemReader),
     /// A volume's content.
     Volume(Content),
-    /// Nothing: a bookmark.
+    /// None: a bookmark.
     Empty,
     /// Parts of it are not there: OpenZFS does not mount it.
     Incomplete(IncompleteKind),
-    /// Nothing that can be read: it is locked, or damaged.
+    /// Unreadable: it is locked, or damaged.
     Unreadable {
         /// Why.
         why: String,
@@ -75,20 +75,20 @@ pub struct DatasetDetails {
     pub space: Option<OwnerSpace>,
     /// Of a snapshot the tags of its holds.
     pub holds: Vec<String>,
-    /// What it holds.
+    /// Its content.
     pub contents: DatasetContents,
     /// Why parts of this are missing, if they are.
     pub errors: Vec<String>,
 }
 
 impl RescuePool {
-    /// Whether a file system or volume is there in part only; none: it is whole.
+    /// Whether a file system or volume is incomplete; none: it is complete.
     pub fn incomplete_kind(&self, name: &str) -> Result<Option<IncompleteKind>> {
         let failed = |error: dsl::Error| Error::from_dsl_error(name, &error);
         IncompleteKind::from_dataset(&self.tree().find(name).map_err(failed)?).map_err(failed)
     }
 
-    /// How a dataset is looked at: as its own properties and those of the pool's opening say.
+    /// The options of opening a dataset, from its properties and the opening of the pool.
     fn read_options(&self, dataset: &Dataset) -> ReadOptions {
         let value = |name: &str| {
             let found = dataset.property(name).ok().flatten();
@@ -126,13 +126,13 @@ impl RescuePool {
                 Error::Usage { what: format!("'{name}' is a volume and holds no files") }
             }
             super::Error::Volume(zvol::Error::NotVolume { .. }) => {
-                Error::Usage { what: format!("'{name}' holds files and is no volume") }
+                Error::Usage { what: format!("'{name}' holds files and is not a volume") }
             }
             why => Error::Unreadable { subject: format!("'{name}'"), why: why.to_string() },
         }
     }
 
-    /// Bytes that a dataset refers to, before compression; 0 where that cannot be told.
+    /// Bytes that a dataset references, before compression; 0 if unknown.
     pub fn logical_size(&self, name: &str) -> u64 {
         let Ok(dataset) = self.find_dataset(name) else { return 0 };
         let found = dataset.property("logicalreferenced").ok().flatten();
@@ -150,8 +150,8 @@ impl RescuePool {
         below.collect()
     }
 
-    /// Shows `target` and, with `children`, all below it to `visit`, each file system or volume
-    /// followed by its snapshots and bookmarks, until it says false.
+    /// Calls `visit` with `target` and, with `children`, its descendants, each file system or
+    /// volume followed by its snapshots and bookmarks, until it returns false.
     pub fn visit_details(
         &self,
         target: &str,

@@ -1,5 +1,5 @@
-//! What is not the same in a file system and in a snapshot of it: by the blocks of dnodes that
-//! both have, so that what did not change is not looked at.
+//! The differences between a file system and one of its snapshots: found by the dnode blocks that
+//! both share, so that unchanged files are not read.
 
 use dmu::{Object, Objset, SpecialObject};
 use ondisk::dnode::Dnode;
@@ -14,16 +14,16 @@ const MIN_DNODE_SIZE: u64 = Dnode::SLOT as u64;
 /// An object that is not the same in two file systems of one descent. It need not be a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangedObject {
-    /// Its number.
+    /// The object's number.
     pub id: u64,
-    /// What it is in either of them.
+    /// Its state in either of them.
     pub kinds: [ObjectKind; 2],
 }
 
-/// What an object is, as far as its dnode tells.
+/// The state of an object, from its dnode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
-    /// There is none, or one that is no file.
+    /// The object does not exist, or is not a file.
     None,
     /// A file, but no directory.
     File,

@@ -2,7 +2,7 @@
 
 use units::Zbookmark;
 
-/// What asking for something of a file gives.
+/// The result of an operation on a file.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why something of a file or a volume could not be given.
@@ -11,22 +11,22 @@ pub enum Error {
     /// The dataset could not be opened.
     #[error(transparent)]
     Dataset(#[from] dsl::Error),
-    /// The file system could not answer.
+    /// An error of the file system.
     #[error(transparent)]
     FileSystem(#[from] zpl::Error),
-    /// The volume could not answer.
+    /// An error of the volume.
     #[error(transparent)]
     Volume(#[from] zvol::Error),
     /// Blocks or objects could not be read.
     #[error(transparent)]
     Object(#[from] dmu::Error),
-    /// It is done, and was to outlast a power cut; but the pool stands still, or is on its way out.
+    /// The change is done but not durable: the pool is suspended, or is being exported.
     #[error("it is done, but would not outlast a power cut: the pool takes no changes now")]
     NotCommitted,
 }
 
 impl Error {
-    /// Whether it says that there is no such file, and not that something is wrong.
+    /// Whether the error only means that the file does not exist.
     pub fn is_not_found(&self) -> bool {
         match self {
             Self::FileSystem(zpl::Error::NotFound { .. }) => true,
@@ -37,7 +37,7 @@ impl Error {
         }
     }
 
-    /// Whether it says that the dataset is locked.
+    /// Whether the error means that the dataset is locked.
     pub fn is_locked(&self) -> bool {
         matches!(
             self,
@@ -46,7 +46,7 @@ impl Error {
         )
     }
 
-    /// The block that could not be read, if that is what is wrong.
+    /// The unreadable block, if that is the error.
     pub(crate) fn zbookmark(&self) -> Option<Zbookmark> {
         match self {
             Self::FileSystem(zpl::Error::Dmu(why))

@@ -1,4 +1,4 @@
-//! Where content is, where it is not, and where nobody can tell.
+//! Data ranges, holes and unreadable ranges of content.
 
 use dmu::{BlockVisit, WalkControl, WalkOptions};
 use units::MinusOrZero as _;
@@ -15,7 +15,7 @@ pub enum Extent {
         /// The offset behind its last byte.
         end: u64,
     },
-    /// What it holds cannot be told.
+    /// The range is unreadable.
     Unreadable {
         /// The offset of its first byte.
         start: u64,
@@ -70,7 +70,7 @@ impl Iterator for Extents {
         }
         let end = match self.content.next_hole(start) {
             Ok(end) => end,
-            // the data before what cannot be told is data all the same
+            // the data before the unreadable range is still data
             Err(why) => match self.content.error_start(start, &why) {
                 bad if bad > start => bad,
                 _ => return Some(self.unreadable_extent(start, why)),
@@ -83,8 +83,8 @@ impl Iterator for Extents {
 }
 
 impl Content {
-    /// Bytes that its blocks take on the drives, with those above data, parity and all copies. What
-    /// waits to be written is not counted, nor what shares its place with attributes.
+    /// Bytes allocated for its blocks, with indirect blocks, parity and all copies. Dirty data
+    /// is not counted, nor a file embedded in its attributes.
     pub fn allocated(&self) -> Result<u64> {
         let (mut sum, mut trouble) = (0_u64, None);
         if let Some(object) = self.object() {
@@ -123,7 +123,7 @@ impl Content {
         start.min(self.size().minus_or_zero(1)).max(at)
     }
 
-    /// Where to go on after an error at `at`: behind what the error hides.
+    /// The position after an error at `at`: behind the unreadable range.
     pub fn error_end(&self, at: u64, why: &Error) -> u64 {
         let size = self.block_size();
         let next = (at.checked_div(size).unwrap_or(0) + 1) * size;

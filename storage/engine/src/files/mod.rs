@@ -1,9 +1,9 @@
-//! Files: what lies in a file system, and the content of files and volumes by range.
+//! Files: the tree of a file system, and the content of files and volumes by range.
 //!
-//! [`FileSystemReader`] is a file system or a snapshot of one; a [`File`] is one of its files, with its
-//! [`FileStat`] as plain data; [`Content`] is what a file or a volume holds. Content is read by the
-//! block and without a copy ([`Content::read_chunk`]); what cannot be read is told range by range
-//! ([`Content::extents`]), and the rest goes on.
+//! [`FileSystemReader`] is a file system or a snapshot of one; a [`File`] is one of its files, with
+//! its [`FileStat`] as plain data; [`Content`] is the content of a file or a volume. Content is
+//! read by the block and without a copy ([`Content::read_chunk`]). Unreadable ranges are reported
+//! one by one ([`Content::extents`]), and the rest is read.
 
 mod acl;
 mod catalog;
@@ -36,16 +36,16 @@ pub use stat::FileStat;
 /// How the datasets of a pool are looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions {
-    /// The txg of the uberblock in use: what the intent log promises beyond it is laid over the
-    /// dataset. None: the log is left alone, and the last txg shows as it is.
+    /// The txg of the uberblock in use: later records of the intent log are applied over the
+    /// dataset. None: the log is ignored, and the last txg is shown.
     pub replay_after: Option<Txg>,
-    /// Show POSIX ACLs among the extended attributes. The dataset's property `acltype` says so.
+    /// Show POSIX ACLs among the extended attributes (property `acltype`).
     pub posix_acls: bool,
-    /// Show the users' extended attributes. The dataset's property `xattr` says so.
+    /// Show the users' extended attributes (property `xattr`).
     pub user_xattrs: bool,
 }
 
-/// What came of an intent log.
+/// The result of applying an intent log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntentLogSummary {
     /// Records that were laid over the dataset.
@@ -74,14 +74,14 @@ pub struct File {
 pub struct DirEntry {
     /// The name: any bytes but 0 and `/`.
     pub name: Vec<u8>,
-    /// The number of what it names.
+    /// The inode number.
     pub ino: u64,
-    /// What that is.
+    /// The file's type.
     pub kind: FileType,
 }
 
 impl FileSystemReader {
-    /// Opens what a dataset holds; it must be a file system, or a snapshot of one.
+    /// Opens the content of a dataset; it must be a file system, or a snapshot of one.
     pub fn open(dataset: &Dataset, look: ReadOptions) -> Result<(Self, IntentLogSummary)> {
         let objset = dataset.open_objset()?;
         let redacted = dataset.property("redact_snaps").is_ok_and(|found| found.is_some());
@@ -130,8 +130,8 @@ impl FileSystemReader {
         self.fs.master().root.get()
     }
 
-    /// Links that Linux shows the topmost directory to have beyond those that are stored: one for
-    /// `.zfs`, where that is listed.
+    /// Links of the topmost directory that Linux shows beyond the stored ones: one for
+    /// `.zfs`, if that is listed.
     pub fn extra_root_links(&self) -> u64 {
         u64::from(self.is_snapdir_visible)
     }
@@ -141,7 +141,7 @@ impl FileSystemReader {
         Ok(File { node: self.fs.inode(ObjectId::new(id))? })
     }
 
-    /// What there is to know of a file by its number: cheaper than opening it.
+    /// The attributes of a file by its number: cheaper than opening it.
     pub fn stat(&self, id: u64) -> Result<FileStat> {
         let id = ObjectId::new(id);
         Ok(FileStat::new(id, &self.fs.attributes(id)?))
@@ -168,8 +168,8 @@ impl FileSystemReader {
         Ok(self.fs.lookup(&dir.node, name)?.map(|node| File { node }))
     }
 
-    /// Shows the names in a directory to `visit`, in the order in which they are stored, until it
-    /// says false. `.` and `..` are not among them.
+    /// Calls `visit` with the names in a directory, in the order in which they are stored, until it
+    /// returns false. `.` and `..` are not among them.
     pub fn read_dir(&self, dir: &File, visit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
         let mut show = |entry: zpl::DirEntry| {
             let kind = entry.kind;
@@ -194,12 +194,12 @@ impl FileSystemReader {
 const ZFSCTL_INO_SNAPDIRS: u64 = 0xffff_ffff_fffc;
 
 impl File {
-    /// Its number: the inode.
+    /// The inode number.
     pub fn ino(&self) -> u64 {
         self.node.id().get()
     }
 
-    /// What there is to know of it.
+    /// Its attributes.
     pub fn stat(&self) -> FileStat {
         FileStat::new(self.node.id(), self.node.attributes())
     }

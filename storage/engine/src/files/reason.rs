@@ -1,19 +1,19 @@
-//! What is wrong, in the words of file protocols.
+//! The reasons of errors, in the terms of file protocols.
 
 use super::Error;
 
-/// What is wrong, in the words of file protocols.
+/// The reason of an error, in the terms of file protocols.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reason {
-    /// There is no such file or name, or no more.
+    /// The file or name does not exist, or no longer exists.
     NotFound,
-    /// There is no such extended attribute.
+    /// The extended attribute does not exist.
     NoXattr,
-    /// Only a directory could answer.
+    /// The operation needs a directory.
     NotDirectory,
     /// A directory cannot do that.
     IsDirectory,
-    /// Only a symbolic link could answer.
+    /// The operation needs a symbolic link.
     NotSymlink,
     /// The dataset is locked.
     Locked,
@@ -25,7 +25,7 @@ pub enum Reason {
     NotEmpty,
     /// The change was meant for an earlier version of the file.
     ChangedMeanwhile,
-    /// The file's flags, or what it is, forbid it.
+    /// The file's flags, or its type, forbid it.
     NotPermitted,
     /// It makes no sense of this file.
     Invalid,
@@ -43,16 +43,17 @@ pub enum Reason {
     NoSpace,
     /// A quota is used up.
     OverQuota,
-    /// The pool stands still, or is on its way out.
+    /// The pool is suspended, or is being exported.
     Suspended,
-    /// The same, but it is done, and goes on with the pool: only a power cut could undo it.
+    /// The same, but the change is done and stays when the pool resumes: only a power cut could
+    /// undo it.
     NotCommitted,
-    /// The disks could not give it, or what they gave breaks a rule.
+    /// The disks could not read it, or their data breaks a rule.
     Unreadable,
 }
 
 impl Error {
-    /// What is wrong, in the words of file protocols.
+    /// The reason of an error, in the terms of file protocols.
     pub fn reason(&self) -> Reason {
         if self.is_locked() {
             return Reason::Locked;

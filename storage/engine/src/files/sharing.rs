@@ -1,5 +1,5 @@
-//! What those who share files ask for besides: listings that go on where they stopped, single
-//! attributes, space on disk, and which datasets there are to be shared.
+//! Further operations of file protocols: resumable listings, single attributes, space on disk, and
+//! the list of datasets to share.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct HeadDataset {
     pub is_volume: bool,
 }
 
-/// What a dataset takes and may still take.
+/// The used and available space of a dataset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatasetSpace {
     /// Bytes that it refers to.
@@ -27,7 +27,7 @@ pub struct DatasetSpace {
     pub available: u64,
 }
 
-/// Cookies from here on are those of names that the intent log brought; below are those of the
+/// Cookies from here on are those of names from the intent log; below are those of the
 /// dataset's own: 48 bits of the name's hash, then 13 bits of its number among those of one hash.
 const LOGGED_COOKIE: u64 = 1 << 61;
 const COLLISION_BITS: u32 = 13;
@@ -35,7 +35,7 @@ const MAX_COLLISIONS: u64 = 1 << COLLISION_BITS;
 
 fn to_cookie(cursor: zap::ZapCursor) -> u64 {
     let hash = cursor.hash >> 16;
-    // no directory has so many names of one hash; a broken one goes on with the next
+    // no directory has so many names of one hash; a damaged one continues with the next
     match u64::from(cursor.collision) {
         collision if collision < MAX_COLLISIONS => hash << COLLISION_BITS | collision,
         _ => ((hash + 1) << COLLISION_BITS).min(LOGGED_COOKIE - 1),
@@ -48,9 +48,9 @@ fn to_cursor(cookie: u64) -> zap::ZapCursor {
 }
 
 impl FileSystemReader {
-    /// Shows the names in a directory to `visit`, in the order in which they are stored, from a
-    /// cookie on until it says false; with each name comes the cookie of the place behind it.
-    /// Cookies grow, the first is 0, none reaches 2^62, and they are good as long as the pool is
+    /// Calls `visit` with the names in a directory, in the order in which they are stored, from a
+    /// cookie on until it returns false; each name comes with the cookie of the position after it.
+    /// Cookies grow, the first is 0, none reaches 2^62, and they are valid as long as the pool is
     /// open.
     pub fn read_dir_from(
         &self,
@@ -108,7 +108,7 @@ impl File {
 
 impl RescuePool {
     /// A dataset's name and those of all file systems and volumes below it, sorted, parents before
-    /// their children. What cannot be told of is left out.
+    /// their children. Unreadable ones are left out.
     pub fn heads_below(&self, target: &str) -> Vec<HeadDataset> {
         let target = self.full_name(target);
         let mut found = BTreeMap::new();
@@ -130,7 +130,7 @@ impl RescuePool {
         Ok(snapshots.iter().filter_map(|each| each.short_name().map(str::to_owned)).collect())
     }
 
-    /// What a dataset takes and may still take; zeros where that cannot be told.
+    /// The used and available space of a dataset; zeros if unknown.
     pub fn space(&self, dataset: &str) -> DatasetSpace {
         let Ok(found) = self.find_dataset(dataset) else { return DatasetSpace::default() };
         let number = |name: &str| {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_of_one_hash_go_on_with_the_next() {
+    fn too_many_collisions_continue_with_the_next_hash() {
         let place = zap::ZapCursor { hash: 7 << 16, collision: 9000 };
         assert_eq!(to_cursor(to_cookie(place)), zap::ZapCursor { hash: 8 << 16, collision: 0 });
         assert!(to_cookie(zap::ZapCursor::END) < LOGGED_COOKIE);

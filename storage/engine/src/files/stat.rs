@@ -1,15 +1,15 @@
-//! What there is to know of a file, as plain data.
+//! The attributes of a file, as plain data.
 
 use posix::{FileFlags, FileType, Time};
 use units::ObjectId;
 use zpl::ZnodeAttributes;
 
-/// What there is to know of a file besides its content.
+/// The attributes of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileStat {
-    /// Its number: the inode.
+    /// The inode number.
     pub ino: u64,
-    /// What it is.
+    /// Its type.
     pub kind: FileType,
     /// Permissions with set-id and sticky bits: 12 bits.
     pub mode: u32,

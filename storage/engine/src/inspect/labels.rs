@@ -24,7 +24,7 @@ fn open_devices(path: &Path) -> Result<Vec<Arc<dyn Device>>> {
     Ok(found.devices)
 }
 
-/// Those with a label; if there are none, all, to say what is wrong.
+/// Those with a label; if there are none, all, to show the reasons.
 fn labelled_devices(path: &Path) -> Result<Vec<Arc<dyn Device>>> {
     let all = open_devices(path)?;
     let good: Vec<_> =
@@ -32,7 +32,7 @@ fn labelled_devices(path: &Path) -> Result<Vec<Arc<dyn Device>>> {
     Ok(if good.is_empty() { all } else { good })
 }
 
-/// The four copies of each label on a device, what is wrong with each, and what the best says.
+/// The four copies of each label on a device, the damage of each, and the content of the best.
 pub fn labels(path: &Path) -> Result<Facts> {
     let mut all = Vec::new();
     for device in labelled_devices(path)? {
@@ -100,7 +100,7 @@ pub fn uberblocks(path: &Path) -> Result<Facts> {
     for device in labelled_devices(path)? {
         let (best, _) = spa::read_labels(&device);
         let Some(best) = best else {
-            let why = "none of its four copies is good; `inspect labels` says what each is";
+            let why = "none of its four copies is valid; `inspect labels` shows each";
             let path = device.name().to_owned();
             return Err(Error::NoLabel { path, why: why.to_owned() });
         };

@@ -50,18 +50,18 @@ fn value_facts(value: &Value) -> Facts {
 }
 
 impl RescuePool {
-    /// What the pool says of itself.
+    /// The pool's configuration.
     pub fn inspect_config(&self) -> Facts {
         nvlist_facts(self.spa().config_nvlist())
     }
 
-    /// The pool's command history: what people did, and what the pool did itself (`internal`).
+    /// The pool's command history: the users' commands, and internal events (`internal`).
     pub fn inspect_history(&self, internal: bool) -> Result<Facts> {
         read_history(self.name(), self.spa().directory(), internal)
     }
 }
 
-/// What was done to a pool, and what it did itself (`internal`).
+/// The history of a pool: commands, and internal events (`internal`).
 pub(crate) fn read_history(name: &str, directory: &PoolDirectory, internal: bool) -> Result<Facts> {
     let failed = |error: &dyn std::fmt::Display| {
         unreadable_error(format!("the history of pool '{name}'"), &error.to_string())

@@ -120,7 +120,7 @@ fn dnode_row(id: ObjectId, dnode: &Dnode) -> Facts {
     })
 }
 
-/// The bonus as what it is, as far as that is told by its type; else as bytes.
+/// The parsed bonus, if its type is known; else its bytes.
 fn add_bonus(facts: &mut Facts, object: &Object) {
     let bytes = object.bonus();
     if bytes.is_empty() {

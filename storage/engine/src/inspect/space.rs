@@ -8,8 +8,8 @@ use super::{Facts, MAX_ROWS, unreadable_error};
 use crate::{Error, RescuePool, Result};
 
 impl RescuePool {
-    /// The top-level vdevs with what is allocated on each; of one its metaslabs; of one of those
-    /// the entries of its map.
+    /// The top-level vdevs with their allocated space; of one vdev its metaslabs; of one metaslab
+    /// the entries of its space map.
     pub fn inspect_space(&self, vdev: Option<u32>, metaslab: Option<usize>) -> Result<Facts> {
         let subject = || format!("the space of pool '{}'", self.name());
         let tops = self.spa().vdev_space().map_err(|error| unreadable_error(subject(), &error))?;

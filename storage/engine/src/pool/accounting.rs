@@ -1,4 +1,4 @@
-//! Who owns how much of a held pool's file systems.
+//! Accounting of space by owner in an imported pool's file systems.
 
 use dmu::{DnodeChange, Objset};
 use dsl::write::features;
@@ -14,8 +14,8 @@ use super::Environment;
 /// The version of pools from which on there are accounts.
 const SPA_VERSION_USERSPACE: u64 = 15;
 
-/// Whether a pool has a feature, by its own objects: as they are being changed, if it is asked for what
-/// is written with them.
+/// Whether a pool has a feature, by its own objects: in their dirty state, for data that is synced
+/// with them.
 pub(super) fn has_feature(mos: &Objset, feature: &str) -> bool {
     let uses = |feature| features::refcount(mos, feature).ok().flatten();
     Feature::by_name(feature).and_then(uses).is_some()

@@ -1,8 +1,8 @@
 //! Vdevs that are added to a pool: data, log, special and dedup vdevs, spares and cache devices.
 //!
-//! All is checked before anything is touched: that the devices are unused and large enough, and that the
-//! new vdevs are as redundant as those of the pool. A pool of raidz2 vdevs to which a single drive is added
-//! is lost with that drive, and most such vdevs cannot be removed again.
+//! All is checked before anything is changed: that the devices are unused and large enough, and
+//! that the new vdevs are as redundant as those of the pool. A pool of raidz2 vdevs with an added
+//! single drive is lost with that drive, and most such vdevs cannot be removed again.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use crate::{Error, Result};
 /// How vdevs are added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddOptions {
-    /// Use devices that hold something, and add vdevs unlike those of the pool.
+    /// Use devices with data, and add vdevs with another redundancy than those of the pool.
     pub force: bool,
-    /// log2 of the smallest write; none: as the pool has it.
+    /// log2 of the sector size; none: that of the pool.
     pub ashift: Option<u64>,
     /// Check only.
     pub dry_run: bool,
@@ -36,7 +36,7 @@ pub struct AddOptions {
 type OpenedVdev<'a> = (&'a NewVdev, Vec<Arc<dyn Device>>);
 
 impl Pool {
-    /// Adds vdevs to the pool. What is on their devices is lost.
+    /// Adds vdevs to the pool. The data on their devices is lost.
     pub fn add_vdevs(&self, new: &[NewVdev], options: AddOptions) -> Result<()> {
         self.check_writable()?;
         check_named_once(new)?;
@@ -48,7 +48,7 @@ impl Pool {
         self.add_opened(&opened, options)
     }
 
-    /// Adds vdevs whose devices are open already, in the order in which `new` names them.
+    /// Adds vdevs whose devices are open already, in the order of `new`.
     pub fn add_opened_vdevs(
         &self,
         new: &[NewVdev],

@@ -1,4 +1,4 @@
-//! The spares and cache drives of a held pool.
+//! The spares and cache drives of an imported pool.
 
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::{Error, Result};
 /// Opens the device of a spare or cache drive.
 pub(super) type DeviceOpener<'a> = &'a dyn Fn(&AuxiliaryEntry) -> Option<Arc<dyn Device>>;
 
-/// A spare or cache drive that was found, of whatever pool.
+/// A spare or cache drive that was found, of any pool.
 pub(super) struct FoundDrive {
     guid: Guid,
     path: PathBuf,
@@ -32,8 +32,8 @@ pub(super) fn found_drives(search: &crate::Search) -> Vec<FoundDrive> {
         .collect()
 }
 
-/// The found drives with the label of a spare or cache drive, the one to use first: the one whose path is
-/// most like the one that the pool remembers. Their labels remember none.
+/// The found drives with the label of a spare or cache drive, the best match first: the one whose
+/// path is most similar to the path in the pool's configuration. Their labels have no path.
 fn rank_by_path<'a>(found: &'a [FoundDrive], named: &AuxiliaryEntry) -> Vec<&'a FoundDrive> {
     let mut same: Vec<_> = found.iter().filter(|drive| drive.guid == named.guid).collect();
     same.sort_by_key(|drive| {
@@ -67,7 +67,7 @@ pub(super) fn duplicate_events(active: &spa::ActivePool, found: &[FoundDrive]) -
     events
 }
 
-/// Has the pool take those of its spares and cache drives that are there.
+/// Adds those spares and cache drives to the pool that were found.
 pub(super) fn open_auxiliary_drives(active: &spa::ActivePool, opens: DeviceOpener<'_>) {
     for (named, _) in active.auxiliary() {
         if let Some(device) = opens(&named) {
@@ -109,14 +109,14 @@ impl Pool {
         own.map(|(named, device)| describe(named, device.as_deref())).collect()
     }
 
-    /// The paths of those that are there.
+    /// The paths of the found ones.
     pub(super) fn auxiliary_drives(&self) -> impl Iterator<Item = PathBuf> {
         let all = self.0.spa.auxiliary().into_iter();
         all.filter_map(|(_, device)| Some(PathBuf::from(device?.name())))
     }
 
-    /// Opens spares and cache drives that were not there, if they are where the pool says, or beside that.
-    /// One that is looked at only has none.
+    /// Opens missing spares and cache drives at their configured paths, or elsewhere in the same
+    /// folders. A read-only pool has none.
     pub(super) fn reopen_auxiliary(&self) {
         if self.is_read_only() {
             return;
@@ -195,7 +195,7 @@ impl Pool {
                 ),
             }),
             None => {
-                let what = format!("'{name}' is no device of pool '{}'", self.name());
+                let what = format!("'{name}' is not a device of pool '{}'", self.name());
                 Err(Error::Usage { what })
             }
         }

@@ -20,10 +20,10 @@ use crate::{Error, Result};
 /// The snapshots that are to be backed up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackupRequest {
-    /// `FS@SNAPSHOT` is that snapshot; `FS` is all its snapshots that are newer than those of it in the
-    /// repository, so that a snapshot that was pruned does not come back.
+    /// `FS@SNAPSHOT` is that snapshot; `FS` means all its snapshots that are newer than those in
+    /// the repository, so that a pruned snapshot does not come back.
     pub targets: Vec<String>,
-    /// The same for the datasets below.
+    /// Also the same of the descendants.
     pub recursive: bool,
 }
 
@@ -37,8 +37,8 @@ impl BackupSource for PoolBlocks<'_> {
 }
 
 impl Pool {
-    /// Adds snapshots to a repository. All of them become visible at once, or none. Returns the names of the
-    /// snapshots that were added, and what it took. Keys are not needed.
+    /// Adds snapshots to a repository. All of them become visible at once, or none. Returns the
+    /// names of the added snapshots, and the stored bytes. Keys are not needed.
     pub fn back_up(
         &self,
         repository: &BackupRepository,
@@ -65,7 +65,8 @@ impl Pool {
         Ok((added, counts))
     }
 
-    /// The snapshots to be added, each held, so that none is destroyed meanwhile. Older ones come first.
+    /// The snapshots to add, each with a hold, so that none is destroyed meanwhile. Older ones come
+    /// first.
     fn plan_backup(
         &self,
         backup: &Backup<'_>,
@@ -158,7 +159,7 @@ impl Pool {
         })
     }
 
-    /// The salt of the pool's checksums; zeros for old pools, none of whose checksums needs it.
+    /// The salt of the pool's checksums; zeros for old pools, whose checksums need none.
     fn checksum_salt(&self) -> Result<[u8; 32]> {
         let failed = |error: spa::Error| self.explain_error(&error);
         let directory = PoolDirectory::open(self.0.spa.synced_mos().clone()).map_err(failed)?;
@@ -180,7 +181,7 @@ fn manifest_key(snapshot: &Dataset) -> dsl::Result<Option<ManifestKey>> {
         return Ok(None);
     };
     let root = snapshot.tree().encryption_root(snapshot)?;
-    // the record of the root says how the user's key is stretched
+    // the record of the root has the parameters of the user's key
     let root_info = root.as_ref().map(Dataset::key_info).transpose()?.flatten();
     let stretching = root_info.as_ref().unwrap_or(&info);
     let mut key = ManifestKey {
@@ -200,8 +201,8 @@ fn written(snapshot: &Dataset) -> u64 {
     snapshot.written().ok().flatten().unwrap_or(referenced)
 }
 
-/// The newest snapshot in the repository from which a snapshot descends. The pool must still have it: a
-/// bookmark does not prove that the snapshot descends from it, as a forced receive leaves bookmarks alone.
+/// The newest snapshot in the repository from which a snapshot descends. The pool must still have
+/// it: a bookmark does not prove that, because a forced receive keeps bookmarks.
 fn find_base(snapshot: &Dataset, backup: &Backup<'_>) -> Result<Option<SnapshotSummary>> {
     let name = snapshot.name();
     let failed = |error: dsl::Error| Error::from_dsl_error(&name, &error);

@@ -1,4 +1,4 @@
-//! The read cache of a held pool: how it does, and what writes to its drives.
+//! The read cache of an imported pool: its statistics, and the L2ARC feed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::Pool;
 
-/// So many bytes a second are written to drives of the cache, and as many more as long as one is
-/// not full: more would wear them out for little.
+/// The bytes a second written to cache drives; twice as many while a drive is not full. More would
+/// wear them out for little gain.
 const L2ARC_FEED_RATE: u64 = 32 << 20;
-/// Who waits looks this often whether it is to end.
+/// The interval at which a waiting thread checks whether to stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How a pool's read cache does, since the pool was taken over.
+/// The statistics of a pool's read cache, since the import.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct CacheCounts {
     /// Blocks that came from memory.
@@ -45,12 +45,12 @@ impl Pool {
         }
     }
 
-    /// Writes up to so many bytes of what was read lately to a drive of the cache; gives how many.
+    /// Writes up to this many recently read bytes to a cache drive; returns the number.
     pub fn feed_l2arc(&self, most: u64) -> u64 {
         self.0.spa.l2arc().feed(units::to_usize(most)) as u64
     }
 
-    /// Writes what was read lately to drives of the cache, every `interval`, until told to stop.
+    /// Writes recently read blocks to cache drives, every `interval`, until stopped.
     /// For a thread of its own.
     pub fn run_l2arc_feed(&self, interval: Duration, stop: &AtomicBool) {
         let l2arc = self.0.spa.l2arc();

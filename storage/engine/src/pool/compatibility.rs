@@ -2,8 +2,8 @@
 //! `compatibility=` names (zpool-features(7)).
 //!
 //! A set is a file: names of features between spaces, commas or line ends, and comments from # on.
-//! Names without a path are looked for in the folders of the system, and then among the sets
-//! that stand here, so that a machine without OpenZFS has those of its releases, too.
+//! Names without a path are searched in the system's folders, and then among the built-in
+//! sets, so that a machine without OpenZFS has those of its releases, too.
 //!
 //! Learnt from: zpool-features(7), and the sets that OpenZFS 2.3.2 comes with.
 
@@ -14,18 +14,18 @@ use ondisk::feature::{FEATURES, Feature};
 
 use crate::{Error, Result};
 
-/// Where sets are looked for: those of the machine's owner, and those of its packages.
+/// The folders of sets: those of the administrator, and those of packages.
 const DIRECTORIES: [&str; 2] = ["/etc/zfs/compatibility.d", "/usr/share/zfs/compatibility.d"];
 
-/// A set takes so many bytes at most.
+/// The largest file of a set, in bytes.
 const MAX_FILE_SIZE: u64 = 16 << 10;
 
 /// A set that is known without a file.
 struct FeatureSet {
     names: &'static [&'static str],
-    /// The one that it goes on from; empty: none.
+    /// The set that it extends; empty: none.
     base: &'static str,
-    /// What it has besides, words as in a file.
+    /// Its additional features, in the form of a file.
     added: &'static str,
 }
 
@@ -77,8 +77,8 @@ const WITHOUT_EDONR: [(&[&str], &str); 2] = [
     (&["openzfs-2.1-freebsd", "freebsd-13.0", "freebsd-13.1", "freebsd-13.2"], "openzfs-2.1-linux"),
 ];
 
-/// The features that a pool may have which is kept to these sets: `off`, `legacy`, or sets with
-/// commas between them, whose common features they are. None: any.
+/// The features allowed by a value of the property: `off`, `legacy`, or sets with
+/// commas between them, of which only the common features are allowed. None: any.
 pub(super) fn allowed_features(sets: &str) -> Result<Option<Vec<&'static Feature>>> {
     match sets {
         "" | "off" => return Ok(None),
@@ -118,7 +118,7 @@ fn read_set(path: &Path, strict: bool) -> std::result::Result<BTreeSet<String>, 
     let unread = |error: std::io::Error| format!("cannot be read from {}: {error}", path.display());
     let facts = std::fs::metadata(path).map_err(unread)?;
     if !facts.is_file() || facts.len() == 0 || facts.len() > MAX_FILE_SIZE {
-        return Err(format!("({}) is no file of 1 to {MAX_FILE_SIZE} bytes", path.display()));
+        return Err(format!("({}) is not a file of 1 to {MAX_FILE_SIZE} bytes", path.display()));
     }
     let text = std::fs::read_to_string(path).map_err(unread)?;
     let set = parse_words(&text)
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_those_of_openzfs() {
+    fn built_in_sets_equal_those_of_openzfs() {
         let mut seen = 0;
         for name in set_names() {
             let set = built_in_set(name).unwrap();

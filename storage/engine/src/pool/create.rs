@@ -29,7 +29,7 @@ pub struct NewVdev {
     pub layout: VdevLayout,
     /// Their paths.
     pub drives: Vec<PathBuf>,
-    /// What it is for.
+    /// Their class.
     pub role: VdevRole,
 }
 
@@ -48,8 +48,8 @@ pub struct NewPool {
     pub force: bool,
 }
 
-/// log2 of the sector that is taken where nothing else is said: drives of today write 4 KiB at
-/// least, and a smaller one costs them a read each time.
+/// log2 of the default sector size: most present drives have sectors of 4 KiB, and a smaller write
+/// costs them a read each time.
 const DEFAULT_ASHIFT: u64 = 12;
 
 /// Makes a pool on drives that are free, with all features and no properties of its own.
@@ -77,7 +77,8 @@ pub fn create_encrypted(
     create_pool(new, &devices, (wishes, secret), world)
 }
 
-/// Checks all that [`create_encrypted`] checks before it writes. Nothing is written, and no key is needed.
+/// Checks everything that [`create_encrypted`] checks before it writes. Nothing is written, and no
+/// key is needed.
 pub fn check_create(new: &NewPool) -> Result<()> {
     let devices = open_new_drives(new)?;
     check_new_dataset(
@@ -109,8 +110,8 @@ impl Pool {
     }
 }
 
-/// Makes a pool on devices that are open already: those of the drives that `new` names, in that
-/// order. Whatever they hold is lost.
+/// Creates a pool on devices that are open already: those of the drives of `new`, in that
+/// order. Their content is lost.
 pub fn create_on_devices(
     new: &NewPool,
     devices: &[Arc<dyn Device>],
@@ -169,7 +170,7 @@ fn create_pool(
         .store_user_key(&new.name, user)
         .and_then(|()| apply_initial_properties(&held, &root, wishes))
     {
-        // nobody has it, and its drives are as free as they were
+        // the pool is not imported, and its drives are free again
         held.destroy_pool()?;
         return Err(error);
     }
@@ -183,7 +184,7 @@ struct NewTree {
     auxiliary: Vec<AuxiliaryDevice>,
 }
 
-/// Lays out the vdevs of a new pool on devices: those of the drives that `new` names, in that order.
+/// Plans the vdevs of a new pool on devices: those of the drives of `new`, in that order.
 fn lay_out(new: &NewPool, devices: &[Arc<dyn Device>]) -> Result<NewTree> {
     let wanted = new.ashift.unwrap_or(DEFAULT_ASHIFT);
     let ashift = Ashift::new(wanted)
@@ -212,7 +213,7 @@ fn lay_out(new: &NewPool, devices: &[Arc<dyn Device>]) -> Result<NewTree> {
     Ok(NewTree { tops, devices: of_vdevs, auxiliary })
 }
 
-/// Gives a pool that was just made its properties, and those of its root file system.
+/// Sets the properties of a new pool, and those of its root file system.
 fn apply_initial_properties(held: &Pool, root: &NewDataset, wishes: CreateOptions) -> Result<()> {
     for (name, value) in &root.properties {
         held.set_property(&root.name, name, value)?;
@@ -226,7 +227,7 @@ pub(super) fn describe_drive((path, device): (&PathBuf, &Arc<dyn Device>)) -> De
     DeviceSpec { path: path.display().to_string(), size: device.size(), is_disk }
 }
 
-/// Opens a drive that is in nobody's use.
+/// Opens a drive that is not in use.
 pub(super) fn open_unused_drive(path: &Path, force: bool) -> Result<Arc<dyn Device>> {
     let opened = latency::open_exclusive_once_released(path);
     let device = opened.map_err(|error| Error::from_device_error(&error))?;
@@ -235,7 +236,7 @@ pub(super) fn open_unused_drive(path: &Path, force: bool) -> Result<Arc<dyn Devi
     }
     if let (Some(labelled), _) = spa::read_labels(&device) {
         let pool = &labelled.config.pool;
-        // a spare or a cache drive that no pool has open holds nothing that anybody would miss
+        // a spare or a cache drive that no imported pool uses has no data to lose
         if !matches!(pool.state, PoolState::Destroyed | PoolState::Spare | PoolState::Cache) {
             let pool = pool.name.clone().unwrap_or_else(|| "?".to_owned());
             return Err(Error::DeviceInPool { path: path.display().to_string(), pool });
@@ -246,10 +247,11 @@ pub(super) fn open_unused_drive(path: &Path, force: bool) -> Result<Arc<dyn Devi
     Ok(device)
 }
 
-/// Bytes of a pool's name: OpenZFS keeps room for `/$ORIGIN@$ORIGIN` behind it, in 256 with a zero.
+/// The most bytes of a pool's name: OpenZFS reserves space for `/$ORIGIN@$ORIGIN` after it, in 256
+/// with a zero.
 const MAX_POOL_NAME_LEN: usize = 239;
 
-/// Whether a pool may be called so: names are as OpenZFS has them.
+/// Whether a pool may have this name: the rules are those of OpenZFS.
 pub fn check_pool_name(name: &str) -> Result<()> {
     let refuse = |why: &str| Err(Error::Usage { what: format!("cannot create '{name}': {why}") });
     let reserved = ["mirror", "raidz", "draid", "spare"];
@@ -306,15 +308,15 @@ fn check_redundancy(new: &NewPool) -> Result<()> {
         .any(|vdev| bears(vdev) != first);
     if unlike && !new.force {
         return usage(
-            "the vdevs bear the loss of unlike numbers of drives, so that the weakest decides for \
-             the whole pool; use -f if that is meant"
+            "the vdevs have different redundancy, so that the weakest decides for \
+             the whole pool; use -f if that is intended"
                 .to_owned(),
         );
     }
     Ok(())
 }
 
-/// How a pool is taken over.
+/// The options of an import.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of one command")]
 pub struct ImportOptions {
@@ -322,19 +324,18 @@ pub struct ImportOptions {
     pub force: bool,
     /// One that was destroyed; otherwise none that was.
     pub destroyed: bool,
-    /// What it is called from now on.
+    /// Its new name.
     pub new_name: Option<String>,
     /// It is called so until it is exported, and has its old name then.
     pub temporary: bool,
-    /// Keys of encryption roots, as users have them: they are needed for what the intent logs of
-    /// encrypted datasets promise.
+    /// User keys of encryption roots: needed to replay the intent logs of encrypted datasets.
     pub keys: Vec<(String, Vec<u8>)>,
     /// Keys that are known from before.
     pub loaded_keys: Option<LoadedKeys>,
-    /// What intent logs may promise on log devices that are missing is given up.
+    /// Discards intent logs on missing log devices.
     pub allow_missing_logs: bool,
-    /// To be looked at only: nothing is written, what intent logs promise is left alone, and it may be
-    /// in the midst of what writing could not go on with.
+    /// Import read-only: nothing is written, intent logs are not replayed, and the pool may be
+    /// in a state that only a writer cannot continue.
     pub read_only: bool,
     /// How far back it may be taken.
     pub rewind: Rewind,
@@ -344,7 +345,8 @@ pub struct ImportOptions {
     pub imported_pools: Vec<(String, u64)>,
 }
 
-/// To where the pool of that name or guid would be taken back; nothing is written. None: it is not.
+/// The state to which the pool of that name or guid would be rewound; nothing is written. None: no
+/// rewind.
 pub fn preview_rewind(
     paths: &[PathBuf],
     wanted: &str,
@@ -369,13 +371,13 @@ pub fn preview_rewind(
     Ok(chosen.target)
 }
 
-/// Takes over the pool of that name or guid, which is on drives among `paths`. `force` takes one
-/// that another host had and did not export.
+/// Imports the pool of that name or guid, from drives among `paths`. `force` imports one
+/// that another host imported and did not export.
 pub fn import(paths: &[PathBuf], wanted: &str, force: bool, world: &Environment) -> Result<Pool> {
     import_with(paths, wanted, &ImportOptions { force, ..ImportOptions::default() }, world)
 }
 
-/// Takes over the pool of that name or guid, which is on drives among `paths`.
+/// Imports the pool of that name or guid, from drives among `paths`.
 pub fn import_with(
     paths: &[PathBuf],
     wanted: &str,
@@ -410,8 +412,8 @@ fn open_devices(paths: &[PathBuf], read_only: bool) -> Result<Vec<Arc<dyn Device
     paths.iter().map(open).collect()
 }
 
-/// Takes over the pool of that name or guid, which is on devices that are open for writing; from
-/// whom, is not asked.
+/// Imports the pool of that name or guid, from devices that are open for writing, whichever host
+/// had it last.
 pub fn import_devices(
     devices: &[Arc<dyn Device>],
     wanted: &str,
@@ -420,7 +422,7 @@ pub fn import_devices(
     import_devices_with(devices, wanted, &ImportOptions::default(), world)
 }
 
-/// The same, in some way.
+/// The same, with options.
 pub fn import_devices_with(
     devices: &[Arc<dyn Device>],
     wanted: &str,
@@ -515,8 +517,8 @@ fn load_keys(pool: Pool, options: &ImportOptions) -> Result<Pool> {
     Ok(pool)
 }
 
-/// Refuses a pool of which a part is lost, as changing it would lose the rest: what is there can be
-/// read. It can do without log devices, if they hold no promises.
+/// Refuses a pool with a lost vdev, because changing it would lose the rest: its data can be read
+/// with `rescue`. A log device may be missing if it has no records to replay.
 fn check_vdevs_present(candidate: &Candidate, pool: &spa::Pool) -> Result<()> {
     let trees = summary::top_vdevs(candidate, Some(pool));
     let data = trees.iter().filter(|top| !top.is_log);
@@ -560,7 +562,7 @@ struct PoolDrives {
     members: Vec<PathBuf>,
     /// Copies of the drives, which are left alone.
     duplicates: Vec<Event>,
-    /// Spares and cache drives, of whatever pool.
+    /// Spares and cache drives, of any pool.
     auxiliary: Vec<FoundDrive>,
 }
 

@@ -1,4 +1,4 @@
-//! Changing the datasets of a held pool.
+//! Changes the datasets of an imported pool.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl Pool {
         self.set_owner_quotas(&new.name, &limits)
     }
 
-    /// The same, but for what its owners may use, which is told. The key above stays what it is until
+    /// The same without owner quotas, which are returned. The lock keeps the parent's key until
     /// this returns.
     fn create_filesystem_locked(
         &self,
@@ -110,7 +110,7 @@ impl Pool {
         }
     }
 
-    /// How a dataset that is to be is encrypted, by what is above it.
+    /// The encryption of a new dataset, from its parent.
     pub(super) fn child_encryption(
         &self,
         new: &mut NewDataset,
@@ -120,7 +120,7 @@ impl Pool {
         new_encryption(&self.0.environment, new, above.as_ref(), secret)
     }
 
-    /// What is above a dataset that is to be: a file system, as nothing lies below a volume.
+    /// The parent of a new dataset: a file system, because a volume has no children.
     pub(super) fn find_parent(&self, name: &str) -> Result<Option<dsl::Dataset>> {
         let Some((above, _)) = name.rsplit_once('/') else { return Ok(None) };
         let found = self.find_dataset(above).map_err(|why| match why {
@@ -229,14 +229,15 @@ impl Pool {
     /// Makes a file system that begins as a snapshot.
     pub fn clone_snapshot(&self, snapshot: &str, new: &NewDataset) -> Result<()> {
         if !snapshot.contains('@') {
-            let what = format!("'{snapshot}' is no snapshot: clones are made of FS@NAME");
+            let what = format!("'{snapshot}' is not a snapshot: clones are made of FS@NAME");
             return Err(Error::Usage { what });
         }
         if let Some((property, _)) =
             new.properties.iter().find(|(name, _)| is_encryption_property(name))
         {
-            let why =
-                format!("a clone is as what it is a clone of, and has no {property} of its own");
+            let why = format!(
+                "{property} cannot be set on a clone; it is inherited from the clone's origin"
+            );
             return Err(encryption_error(&new.name, &why));
         }
         let origin = self.find_dataset(snapshot)?;
@@ -253,7 +254,8 @@ impl Pool {
         };
         let reserved: Vec<_> = new.properties.extract_if(.., asks_for_all).collect();
         check_properties(&new, kind)?;
-        // a size is no entry in a table: it is set when the volume is there, and what follows from it
+        // a size is not an entry in a table: it is set on the existing volume, and its reservation
+        // after it
         let is_size = |(name, _): &mut (String, String)| name == "volsize";
         let mut sizes: Vec<_> = new.properties.extract_if(.., is_size).collect();
         sizes.extend(reserved);
@@ -321,7 +323,7 @@ impl Pool {
     }
 
     /// Sets properties in one txg: all of them, or none. The size of a volume, a reservation that follows it, and
-    /// the quotas of owners are no entries of the dataset's table: these are set after the others, one by one.
+    /// the quotas of owners are not entries of the dataset's table: these are set after the others, one by one.
     pub fn set_properties(&self, name: &str, properties: &[(String, String)]) -> Result<()> {
         let kind = self.dataset_kind(name)?;
         let is_separate = |(property, value): &&(String, String)| {
@@ -414,7 +416,7 @@ impl Pool {
     }
 }
 
-/// What a head has of the intent log of the snapshot that it follows is not its own.
+/// Drops the part of the intent log that a head got from its origin snapshot.
 pub(super) fn reset_intent_log(
     active: &spa::ActivePool,
     change: &write::SyncTaskContext<'_>,
@@ -425,7 +427,7 @@ pub(super) fn reset_intent_log(
     active.clear_log_header(change, id, key).map_err(|why| Error::Refused { what: why.to_string() })
 }
 
-/// Says that a head is encrypted whose content is not made yet; gives the key of its blocks.
+/// Marks a new head without content as encrypted; returns the key of its blocks.
 pub(super) fn record_encryption(
     change: &write::SyncTaskContext<'_>,
     id: ObjsetId,
@@ -436,8 +438,8 @@ pub(super) fn record_encryption(
     Ok(Some(keying.key()))
 }
 
-/// Whether a file system, or a volume of so many bytes in blocks of so many, could be made so, as far as
-/// that can be told without its pool.
+/// Whether a file system, or a volume of this size and block size, can be created, as far as
+/// that can be decided without its pool.
 pub fn check_new_dataset(new: &NewDataset, volume: Option<(u64, u32)>) -> Result<()> {
     let mut new = new.clone();
     EncryptionOptions::extract(&mut new);
@@ -450,8 +452,7 @@ pub fn check_new_dataset(new: &NewDataset, volume: Option<(u64, u32)>) -> Result
     check_properties(&new, dsl::DatasetKind::Filesystem)
 }
 
-/// Whether all properties of a dataset that is to be are some that it can have. Nothing is made
-/// before that is clear.
+/// Checks all properties of a new dataset, before anything is created.
 pub(super) fn check_properties(new: &NewDataset, kind: dsl::DatasetKind) -> Result<()> {
     for (name, value) in &new.properties {
         dsl::property::parse_value(name, kind, value)
@@ -488,7 +489,7 @@ pub(super) fn set_properties(
     all.try_for_each(|(name, value)| set_property(active, change, (&new.name, kind), (name, value)))
 }
 
-/// Sets a property as its text says.
+/// Sets a property from its text.
 fn set_property(
     active: &spa::ActivePool,
     change: &write::SyncTaskContext<'_>,

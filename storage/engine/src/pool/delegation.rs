@@ -1,4 +1,4 @@
-//! Delegated permissions (`zfs allow`): listed, changed, and asked for.
+//! Delegated permissions (`zfs allow`): lists, changes and checks them.
 
 use dsl::write::{self, DelegationEntries};
 use dsl::{DatasetKind, DelegationTarget, DelegationUser, Delegations, is_permitted};

@@ -1,8 +1,8 @@
 //! Destroying datasets in batches, one txg each.
 //!
-//! One txg with thousands of destroyed snapshots would hold up everybody who waits for a txg. Between two
-//! batches the caller may stop: the pool then lacks what the batches so far have destroyed, and nothing
-//! else.
+//! One txg with thousands of destroyed snapshots would block every thread that waits for a txg.
+//! Between two batches the caller may stop: the pool then lacks the datasets of the finished
+//! batches, and nothing else.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ const BATCH: usize = 256;
 #[derive(Debug)]
 pub struct DestroyPlan {
     names: Arc<Vec<String>>,
-    /// The snapshots among the names, as they were when the first batch was destroyed: a snapshot that
-    /// got such a name since is another.
+    /// The snapshots among the names, with their identity when the first batch was destroyed: a
+    /// later snapshot with such a name is another.
     snapshots: Option<Arc<Vec<ObjsetId>>>,
     /// Held or cloned snapshots are destroyed when they are neither any more.
     later: bool,
@@ -31,9 +31,9 @@ pub struct DestroyPlan {
 }
 
 impl DestroyPlan {
-    /// Plans to destroy file systems, volumes, snapshots (`FS@SNAP`) and bookmarks (`FS#MARK`), each after
-    /// all that depends on it. With `later`, a snapshot that is held or cloned is destroyed as soon as it
-    /// is neither.
+    /// Plans to destroy file systems, volumes, snapshots (`FS@SNAP`) and bookmarks (`FS#MARK`),
+    /// each after its dependents. With `later`, a snapshot that is held or cloned is destroyed as
+    /// soon as it is neither.
     pub fn new(names: Vec<String>, later: bool) -> Self {
         Self { names: Arc::new(names), snapshots: None, later, done: 0 }
     }
@@ -66,7 +66,7 @@ impl Pool {
         self.destroy_all(&[name.to_owned()], false)
     }
 
-    /// Destroys datasets as [`DestroyPlan::new`] says, batch after batch.
+    /// Destroys datasets by a plan, batch after batch.
     pub fn destroy_all(&self, names: &[String], later: bool) -> Result<()> {
         let mut plan = DestroyPlan::new(names.to_vec(), later);
         while !plan.next_names().is_empty() {
@@ -75,11 +75,10 @@ impl Pool {
         Ok(())
     }
 
-    /// Destroys the next batch of a plan, all with one txg. Before the first batch all of the plan is
-    /// checked: nothing is destroyed if a dataset is missing, a snapshot is held, or a volume or snapshot is open
-    /// ([`Pool::open_volume`], [`Pool::open_volume_snapshot`]). The batch ends at the first dataset on which something
-    /// depends that is
-    /// not destroyed before it.
+    /// Destroys the next batch of a plan, all with one txg. Before the first batch the whole plan
+    /// is checked: nothing is destroyed if a dataset is missing, a snapshot is held, or a volume or
+    /// snapshot is open ([`Pool::open_volume`], [`Pool::open_volume_snapshot`]). The batch ends at
+    /// the first dataset with a dependent that is not destroyed before it.
     pub fn destroy_batch(&self, plan: &mut DestroyPlan) -> Result<()> {
         let batch = plan.next_names().to_vec();
         let (names, known, later) = (Arc::clone(&plan.names), plan.snapshots.clone(), plan.later);

@@ -1,8 +1,8 @@
 //! Drives with too many errors: OpenZFS's rule, applied to the counts of each drive.
 //!
-//! Ten errors within ten minutes are too many. A drive with so many I/O errors is taken out of service,
-//! unless its vdev has no valid replicas without it. A drive that gives wrong data so often stays in use and
-//! is shown as DEGRADED. A hot spare stands in for either.
+//! Ten errors within ten minutes are too many. A drive with that many I/O errors is taken out of
+//! service, unless its vdev has no valid replicas without it. A drive with that many checksum
+//! errors stays in use and is shown as DEGRADED. A hot spare replaces either.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::Pool;
 
 /// As many errors are too many,
 const MAX_ERRORS: u64 = 10;
-/// within so many seconds.
+/// within this many seconds.
 const WINDOW_SECONDS: u64 = 600;
 
 /// A drive that was found to have too many errors.
@@ -44,7 +44,7 @@ struct ErrorWindow {
 impl ErrorWindow {
     /// Notes a count; returns whether there were too many errors of late.
     fn record(&mut self, count: u64, now: u64) -> bool {
-        // counts begin anew with a clear
+        // a clear resets the counts
         let more = count.checked_sub(self.last).unwrap_or(count);
         self.last = count;
         if more > 0 {
@@ -77,7 +77,7 @@ impl Pool {
         }
         let now = (self.0.environment.now)().0;
         for leaf in self.0.spa.tree().leaves() {
-            // one that went away is removed, and not faulty
+            // a missing one is removed, and not faulted
             if leaf.device().is_none() || leaf.is_device_gone() {
                 continue;
             }

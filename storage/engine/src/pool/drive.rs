@@ -1,4 +1,4 @@
-//! Drives, and parts of them, opened for pools that are made of what is open already.
+//! Drives, and parts of them, opened for pools on open devices.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,8 +11,8 @@ use crate::{Error, Result};
 /// A drive that is open.
 pub type Drive = Arc<dyn Device>;
 
-/// Opens a drive for this program alone, whatever it holds; with `part`, these bytes of it as a
-/// drive of their own, as a partition is one.
+/// Opens a drive exclusively, whatever its content is; with `part`, these bytes of it as a
+/// drive of their own, like a partition.
 pub fn open_drive(path: &Path, part: Option<Range<u64>>) -> Result<Drive> {
     let file = File::open_exclusive(path).map_err(|error| Error::from_device_error(&error))?;
     let whole: Drive = Arc::new(file);

@@ -1,4 +1,4 @@
-//! Drives of a held pool: replaced, put beside others, taken away.
+//! Drives of an imported pool: replaced, attached, detached.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,10 +14,9 @@ use super::{Pool, latency};
 use crate::{Error, Result};
 
 impl Pool {
-    /// Has another drive take the place of one, that of a path or guid; none: the one that is now
-    /// where the old one was. It has all when a resilver is done, and the old one is part of the
-    /// pool no more. `force` takes one that holds something. An available spare of the pool stands in
-    /// for the old drive, which stays in the pool.
+    /// Replaces a drive, given by path or guid, by another one; none: by the one that is now at the
+    /// old path. After a resilver the old one is detached. `force` takes one with data. An
+    /// available spare of the pool replaces the old drive, which stays in the pool.
     pub fn replace_drive(&self, old: &str, new: Option<&Path>, force: bool) -> Result<()> {
         let found = self.find_drive(old)?;
         let there = found.path.clone().unwrap_or_default();
@@ -32,7 +31,7 @@ impl Pool {
         self.attach_child(old, &found, (path, device), AttachMode::Replace)
     }
 
-    /// The same with a drive that is open already. Whatever it holds is lost.
+    /// The same with a drive that is open already. Its content is lost.
     pub fn replace_drive_with(&self, old: &str, new: &Path, device: &Drive) -> Result<()> {
         let found = self.find_drive(old)?;
         self.attach_child(old, &found, (new, Arc::clone(device)), AttachMode::Replace)
@@ -51,7 +50,7 @@ impl Pool {
         self.attach_child(beside, &found, (new, device), AttachMode::Attach)
     }
 
-    /// Takes a drive out of a mirror, or ends its being replaced, where the others have all.
+    /// Detaches a drive from a mirror, or ends its replacement, if the others have valid replicas.
     pub fn detach_drive(&self, drive: &str) -> Result<()> {
         let found = self.find_drive(drive)?;
         let done = self.0.spa.detach(found.guid);
@@ -60,8 +59,9 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes drives back that were missing when the pool was taken over, or went away since, and are where
-    /// they were or beside that; gives their paths. What they missed, a resilver gives them.
+    /// Reopens drives that were missing at the import, or went away since, at their
+    /// paths or elsewhere in the same folders; returns their paths. A resilver writes the missed
+    /// data to them.
     pub fn reopen_drives(&self) -> Vec<String> {
         let mut taken = Vec::new();
         if self.is_read_only() {
@@ -73,7 +73,7 @@ impl Pool {
         for guid in self.0.spa.reopen_failed_devices() {
             let Some(leaf) = self.0.spa.tree().leaf(guid) else { continue };
             let path = leaf.device().map_or_else(String::new, |device| device.name().to_owned());
-            // the first flush tells of what it had taken and not kept; then it is like any other
+            // the first flush reports lost writes; then it is like any other
             self.record_online(&path);
             leaf.clear_errors();
             // a spare may stand in for it; with the next clear if this fails
@@ -112,7 +112,7 @@ impl Pool {
         });
     }
 
-    /// Where the drives were that are missing, or went away while the pool is held.
+    /// The former paths of the missing drives.
     pub fn unavailable_drives(&self) -> Vec<PathBuf> {
         let gone = self.0.spa.tree().leaves().into_iter().filter(|leaf| leaf.is_device_gone());
         let gone = gone.filter_map(|leaf| Some(leaf.device()?.path()?.to_owned()));
@@ -120,14 +120,14 @@ impl Pool {
         missing.chain(gone).collect()
     }
 
-    /// Has the pool's configuration say where its drives are. A path that leads to the same drive stays:
-    /// a link in /dev/disk outlasts the name that it leads to.
+    /// Updates the paths of drives in the pool's configuration. A path that leads to the same drive
+    /// stays: a link in /dev/disk outlasts the name that it leads to.
     pub(super) fn update_device_paths(&self) {
         let config = self.0.spa.config();
         let leaves = config.tree.iter().flat_map(VdevConfig::leaves);
         let moved = leaves.filter_map(|leaf| {
             let found = self.0.spa.tree().leaf(leaf.guid)?;
-            // another may have the name of one that went away
+            // another drive may have the name of a missing one
             let now = found.device().filter(|device| !device.is_gone())?.path()?;
             let real = |path: &Path| std::fs::canonicalize(path).ok();
             let same = leaf.path.as_ref().is_some_and(|old| real(Path::new(old)) == real(now));
@@ -136,7 +136,7 @@ impl Pool {
         });
         let moved: Vec<_> = moved.collect();
         if !moved.is_empty() {
-            // one that stands still says so with the next clear
+            // a suspended pool updates them with the next clear
             let _ = self.0.spa.set_device_paths(moved);
         }
     }

@@ -20,7 +20,7 @@ pub struct NewVolumeShape {
 
 impl Pool {
     /// Checks what creating a dataset checks: its name, its parent, its properties and the space that a volume
-    /// reserves. `creates_parents`: missing parents are no error. Nothing is written.
+    /// reserves. `creates_parents`: missing parents are not errors. Nothing is written.
     pub fn check_create(
         &self,
         new: &NewDataset,

@@ -1,4 +1,4 @@
-//! Encrypted datasets of a held pool: made, unlocked, locked.
+//! Encrypted datasets of an imported pool: created, keys loaded and unloaded.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use super::{Environment, NewDataset, Pool};
 use crate::keys::{self, EncryptionRoot};
 use crate::{Error, Result};
 
-/// How often a passphrase is stretched where nothing else is said.
+/// The default number of PBKDF2 iterations.
 const DEFAULT_ITERATIONS: u64 = 350_000;
-/// Not less often, lest it be guessed.
+/// The least number: fewer make guessing easy.
 const MIN_ITERATIONS: u64 = 100_000;
 const ENCRYPTION_PROPERTIES: [&str; 4] = ["encryption", "keyformat", "keylocation", "pbkdf2iters"];
 
-/// What the properties of a dataset that is to be say about its encryption.
+/// The encryption properties of a new dataset.
 #[derive(Debug, Default)]
 pub(super) struct EncryptionOptions {
     pub(super) encryption: Option<String>,
@@ -38,7 +38,7 @@ pub(super) struct DatasetEncryption {
 }
 
 impl DatasetEncryption {
-    /// What the datasets' floor writes down of it.
+    /// The part of it that the crate dsl stores.
     pub(super) fn as_new_key(&self) -> NewKey<'_> {
         let Self {
             wrapped_key: wrapped, is_encryption_root: own, format, salt, iterations, ..
@@ -65,7 +65,7 @@ impl DatasetEncryption {
     }
 }
 
-/// The cipher suite that a word asks for, if it asks for any.
+/// The cipher suite of a property's value, if it is one.
 fn parse_suite(name: &str, word: &str) -> Result<Option<Suite>> {
     Ok(Some(match word {
         "off" => return Ok(None),
@@ -75,11 +75,11 @@ fn parse_suite(name: &str, word: &str) -> Result<Option<Suite>> {
         "aes-256-ccm" => Suite::Aes256Ccm,
         "aes-128-gcm" => Suite::Aes128Gcm,
         "aes-192-gcm" => Suite::Aes192Gcm,
-        _ => return Err(encryption_error(name, &format!("there is no encryption '{word}'"))),
+        _ => return Err(encryption_error(name, &format!("'{word}' is not a cipher suite"))),
     }))
 }
 
-/// Whether a property says how a dataset is encrypted.
+/// Whether a property is about encryption.
 pub(super) fn is_encryption_property(property: &str) -> bool {
     ENCRYPTION_PROPERTIES.contains(&property)
 }
@@ -89,7 +89,7 @@ pub(super) fn encryption_error(name: &str, why: &str) -> Error {
 }
 
 impl EncryptionOptions {
-    /// Takes what is about encryption out of the properties.
+    /// Takes the encryption properties out of the list.
     pub(super) fn extract(new: &mut NewDataset) -> Self {
         let mut options = Self::default();
         let (about, rest) = std::mem::take(&mut new.properties)
@@ -122,7 +122,7 @@ impl EncryptionOptions {
         }
     }
 
-    /// The user's key from what the user has, in the form of that name.
+    /// The wrapping key from the user's key, in the named format.
     pub(super) fn derive_user_key(
         &self,
         world: &Environment,
@@ -151,9 +151,9 @@ impl EncryptionOptions {
     }
 }
 
-/// How a dataset that is to be is encrypted, if it is. What its properties say of that is taken
-/// out of them, but for the place of its key. `secret` is the user's key, if it is to have one of
-/// its own.
+/// The encryption of a new dataset, if it is encrypted. Takes its properties out of the list,
+/// except for the keylocation. `secret` is the user's key, if it is to be an encryption
+/// root.
 pub(super) fn new_encryption(
     world: &Environment,
     new: &mut NewDataset,
@@ -238,9 +238,9 @@ pub(super) fn random_iv(world: &Environment) -> [u8; 12] {
 }
 
 impl Pool {
-    /// Unlocks a dataset, and so all that have their key from the same encryption root. `secret` is
-    /// what the user has: the passphrase, the hexadecimal digits (a line's end after either is
-    /// ignored) or the raw bytes.
+    /// Loads the key of a dataset, and so of all with the same encryption root. `secret` is
+    /// the user's key: the passphrase or the hexadecimal digits (a trailing newline is
+    /// ignored), or the raw bytes.
     pub fn load_key(&self, dataset: &str, secret: &[u8]) -> Result<()> {
         let tree = self.tree()?;
         let found = tree.find(dataset).map_err(|error| Error::from_dsl_error(dataset, &error))?;
@@ -248,15 +248,15 @@ impl Pool {
         Ok(())
     }
 
-    /// Locks a dataset again, and all that have their key from the same encryption root. None of
+    /// Unloads the key of a dataset, and of all with the same encryption root. None of
     /// them is open afterwards; it is refused while a program has one open as a volume.
     pub fn unload_key(&self, dataset: &str) -> Result<()> {
         self.sync()?;
-        // nobody opens one anew before its key is gone
+        // no thread opens one again before its key is unloaded
         self.close_datasets_with(|close| self.unload_key_with(dataset, close))
     }
 
-    /// `close` lets go of a head.
+    /// `close` closes a head.
     fn unload_key_with(
         &self,
         dataset: &str,
@@ -273,7 +273,7 @@ impl Pool {
             {
                 names.push(head.name());
                 if head.id().is_some_and(|id| self.0.dataset_holds.is_held(id)) {
-                    let what = format!("'{}' is busy, as a program has it open", head.name());
+                    let what = format!("'{}' is busy: a program has it open", head.name());
                     return Err(Error::Refused { what });
                 }
             }
@@ -282,7 +282,7 @@ impl Pool {
         tree.unload_key(&found).map_err(failed)
     }
 
-    /// The name of the dataset whose key a dataset has; none if it is not encrypted.
+    /// The encryption root of a dataset; none if it is not encrypted.
     pub fn encryption_root(&self, dataset: &str) -> Result<Option<String>> {
         let found = self.find_dataset(dataset)?;
         let root = found.tree().encryption_root(&found);
@@ -290,7 +290,7 @@ impl Pool {
         Ok(root.map(|root| root.name()))
     }
 
-    /// Whether a dataset's key may be said to be there: it must have one of its own.
+    /// Whether a dataset's key may be reported as loaded: the dataset must be encrypted.
     pub(super) fn check_key_location(&self, name: &str, location: &str) -> Result<()> {
         match self.encryption_root(name)? {
             Some(root) if root == name => check_location_format(name, location),

@@ -1,4 +1,4 @@
-//! What of the world outside a held pool needs.
+//! The environment of an imported pool.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use posix::Time;
 /// Fills a buffer with random bytes.
 pub type FillRandom = dyn Fn(&mut [u8]) + Send + Sync;
 
-/// What of the world outside a held pool needs. It comes in at the door.
+/// The environment of an imported pool: clock, random numbers, memory, host. The caller passes it
+/// in.
 #[derive(Clone)]
 pub struct Environment {
     /// Fills a buffer with random bytes.
@@ -20,7 +21,7 @@ pub struct Environment {
     pub workers: usize,
     /// Bytes of changes that may wait to be written.
     pub max_dirty: u64,
-    /// The memory for what was read lately; all pools that are held with a clone of it share it.
+    /// The memory for cached reads; all pools that are imported with a clone of it share it.
     pub cache: MemoryBudget,
     /// The host: its number and its name.
     pub host: (u64, String),

@@ -1,4 +1,4 @@
-//! Changing the files of a held pool, in plain data.
+//! Changes the files of an imported pool, in plain data.
 
 use ondisk::acl::encode_posix;
 use posix::acl::{Ace, PosixAclEntry, PosixAclKind};
@@ -10,7 +10,7 @@ use units::ObjectId;
 use super::OpenFileSystem;
 use crate::files::{Content, File, FileStat, Reason, Result};
 
-/// Who may do what is the caller's to check, but for what the files' own flags forbid.
+/// The caller checks permissions, except for the files' own flags.
 impl OpenFileSystem {
     /// Keeps a file although it may lose its last name: it is open. Fails if it is gone already.
     pub fn hold_file(&self, file: ObjectId) -> Result<()> {
@@ -45,7 +45,7 @@ impl OpenFileSystem {
     ) -> Result<FileStat> {
         let made = self.writer().create_tmpfile(by, dir, new)?;
         if let Err(why) = self.finish_operation(None, ()) {
-            // nobody could come back to it
+            // it could not be reached again
             let _ = self.writer().release_file(made.id);
             return Err(why);
         }
@@ -63,7 +63,7 @@ impl OpenFileSystem {
         self.finish_operation(None, self.writer().link(by, file, dir, name)?)
     }
 
-    /// Takes a name from a file that is no directory.
+    /// Takes a name from a file that is not a directory.
     pub fn unlink(&self, by: &ChangeContext, dir: ObjectId, name: &[u8]) -> Result<()> {
         self.finish_operation(None, self.writer().unlink(by, dir, name)?)
     }
@@ -159,7 +159,7 @@ impl OpenFileSystem {
         Ok(self.writer().update_atime(file, now)?)
     }
 
-    /// Sets an extended attribute by its name as Linux has it, or removes it if there is no value.
+    /// Sets an extended attribute by its Linux name, or removes it if there is no value.
     /// POSIX ACLs are among them.
     pub fn set_xattr(
         &self,

@@ -21,7 +21,7 @@ use super::{Environment, Pool, settings};
 use crate::files::{Error as FileError, FileSystemReader, Reason};
 use crate::{Error, Result};
 
-/// A file system of a held pool. Cheap to clone.
+/// A file system of an imported pool. Cheap to clone.
 #[derive(Clone)]
 pub struct OpenFileSystem {
     /// Reads it, with all that waits to be written.
@@ -48,8 +48,8 @@ impl OpenFileSystem {
         self.commit(file.map(ObjectId::new))
     }
 
-    /// What was done to a file, or to names (none), is said to be done: where the dataset wants it
-    /// (sync=always), it will outlast a power cut by then.
+    /// Completes a change of a file, or of names (none): with sync=always it returns when the
+    /// change is durable.
     pub(super) fn finish_operation<T>(
         &self,
         file: Option<ObjectId>,
@@ -64,8 +64,7 @@ impl OpenFileSystem {
         Ok(what)
     }
 
-    /// Where the dataset wants what is done to outlast power cuts (sync=always), all that was done will
-    /// by then: for whoever was told [`Reason::NotCommitted`].
+    /// With sync=always commits all changes: for a caller that got [`Reason::NotCommitted`].
     pub fn commit_if_sync_always(&self) -> crate::files::Result<()> {
         self.finish_operation(None, ())
     }
@@ -78,8 +77,8 @@ impl OpenFileSystem {
         Ok(())
     }
 
-    /// Frees what lost its last name and is held by nobody, unless nothing may be changed: then when
-    /// that is over. What cannot be freed, as it is damaged, keeps nobody from the rest.
+    /// Frees the files without names and holds, unless the file system is read-only: then they wait
+    /// for the end of that. A damaged one that cannot be freed does not stop the others.
     fn drain_unlinked(&self) {
         if !self.is_read_only() {
             drop(self.writer.drain_unlinked());
@@ -116,7 +115,7 @@ impl OpenFileSystem {
         self.guid
     }
 
-    /// Whether it is no more: it was destroyed or taken back to a snapshot, and gives errors.
+    /// Whether it no longer exists: it was destroyed or rolled back, and gives errors.
     pub fn is_retired(&self) -> bool {
         self.dataset.is_retired()
     }
@@ -140,7 +139,7 @@ impl OpenFileSystem {
     }
 }
 
-/// What a new file system is, where nothing else is said.
+/// The default options of a new file system.
 fn new_fs_options(now: Time, naming: NameRules, projects: bool, version: u64) -> FsCreateOptions {
     let NameRules { case, normalization, utf8_only, version: _ } = naming;
     FsCreateOptions {
@@ -186,7 +185,7 @@ impl Pool {
         let failed = |error: dsl::Error| Error::from_dsl_error(name, &error);
         let Some(id) = dataset.id().filter(|_| !dataset.is_snapshot()) else {
             return Err(Error::Usage {
-                what: format!("'{name}' is no file system that can be changed"),
+                what: format!("'{name}' is not a file system that can be changed"),
             });
         };
         if dataset.key_status().map_err(failed)? == Some(KeyStatus::Unavailable) {
@@ -264,8 +263,7 @@ impl Pool {
         Ok(files)
     }
 
-    /// Does again what the intent log promised, and gives the log up. A record that cannot be done is
-    /// its end.
+    /// Replays the intent log, and frees it. A record that cannot be replayed ends the replay.
     fn replay_log(
         &self,
         name: &str,
@@ -283,7 +281,7 @@ impl Pool {
             begin.replay.set_record(Some(&entry));
             match files.writer.replay_record(now, &entry) {
                 Ok(()) => {}
-                // nothing is done now, and the log stays for the next who tries
+                // nothing is replayed now, and the log stays for the next attempt
                 Err(why @ zpl::Error::Stopped { .. }) => return Err(why.into()),
                 Err(why) => {
                     let (dataset, why) = (name.to_owned(), why.to_string());
@@ -298,8 +296,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Claims what intent logs hold, and then does again what they promise; or gives that up, if the
-    /// pool was taken back: it was done to later states.
+    /// Claims intent logs, and then replays them; or discards them after a rewind, because their
+    /// records apply to later states.
     pub(super) fn claim_logs(&self) -> Result<()> {
         let logged = self.datasets_with_logs()?;
         if self.0.spa.rewound_to().is_some() {
@@ -308,7 +306,7 @@ impl Pool {
         }
         for dataset in &logged {
             let name = dataset.name();
-            // the key is needed to say in the root block that the log was claimed
+            // the root block with the claimed log header needs the key
             let live = dataset
                 .open_objset()
                 .map_err(|error| Error::from_dsl_error(&name, &error))?
@@ -323,7 +321,7 @@ impl Pool {
                 why => self.explain_error(&why),
             })?;
         }
-        // what is there in part only is not changed here: its log waits for who does
+        // an incomplete dataset is not changed here: its log waits for the resumed receive
         let whole = |dataset: &&dsl::Dataset| super::incomplete::check_complete(dataset).is_ok();
         for dataset in logged.iter().filter(whole) {
             match dataset.kind() {
@@ -360,8 +358,8 @@ impl Pool {
         Ok(found)
     }
 
-    /// Drops logs with one group: with the first that is written the pool is one like any other, and
-    /// what a log that was left promises would be believed.
+    /// Drops logs with one txg: the first synced txg would make the pool like any other, and a log
+    /// that is left would be replayed by a later import.
     fn drop_logs(&self, logged: &[dsl::Dataset]) -> Result<()> {
         let mut drops = Vec::new();
         for dataset in logged {
@@ -380,7 +378,7 @@ impl Pool {
         })
     }
 
-    /// Tells open file systems what their properties are now.
+    /// Passes the present properties to open file systems.
     pub(super) fn refresh_properties(&self) {
         let open: Vec<(String, OpenFileSystem)> = self
             .0

@@ -1,4 +1,4 @@
-//! What is done to a held pool is written down in it.
+//! The command history of an imported pool: changes are recorded in it.
 
 use dsl::PropertyValue;
 use dsl::write::{self, SyncTaskContext};
@@ -10,12 +10,12 @@ use super::Pool;
 use crate::Result;
 use crate::inspect::Facts;
 
-/// The dataset of a name, before it is done away with.
+/// The dataset of a name, before it is destroyed or renamed.
 pub(super) fn dataset_id(change: &SyncTaskContext<'_>, name: &str) -> ObjsetId {
     write::dataset_id(change, name).unwrap_or_default()
 }
 
-/// Writes down what was done to a dataset.
+/// Records a change of a dataset.
 pub(super) fn record_dataset_event(
     active: &ActivePool,
     change: &SyncTaskContext<'_>,
@@ -26,7 +26,7 @@ pub(super) fn record_dataset_event(
     record_event_with_id(active, change, what, (name, dataset_id(change, name)), detail);
 }
 
-/// The same of one that may be no more.
+/// The same of one that may be destroyed.
 pub(super) fn record_event_with_id(
     active: &ActivePool,
     change: &SyncTaskContext<'_>,
@@ -37,7 +37,7 @@ pub(super) fn record_event_with_id(
     active.log_history(change, &Entry::Event { name: what, detail, dataset: Some(dataset) });
 }
 
-/// Writes down what was done to the pool.
+/// Records a change of the pool.
 pub(super) fn record_pool_event(
     active: &ActivePool,
     change: &SyncTaskContext<'_>,
@@ -47,7 +47,7 @@ pub(super) fn record_pool_event(
     active.log_history(change, &Entry::Event { name: what, detail, dataset: None });
 }
 
-/// What a property is set to, as histories have it.
+/// The value of a property in the form of histories.
 pub(super) fn format_assignment(property: &str, setting: &PropertyValue) -> String {
     match setting {
         PropertyValue::Number(number) => format!("{property}={number}"),
@@ -67,10 +67,10 @@ impl Pool {
         self.0.spa.log_import(how);
     }
 
-    /// What was done to the pool, and what it did itself (`internal`), as
-    /// [`crate::RescuePool::inspect_history`] gives it. What waits to be written is written first.
+    /// The history of the pool, with internal events (`internal`), as
+    /// [`crate::RescuePool::inspect_history`] returns it. Pending records are synced first.
     pub fn history(&self, internal: bool) -> Result<Facts> {
-        // one that stands still shows what it has
+        // a suspended pool shows the synced records
         let _ = self.sync();
         let look = self.0.spa.synced_mos();
         let directory = PoolDirectory::open(look.clone());

@@ -1,4 +1,4 @@
-//! Holds on snapshots: a snapshot with a hold is not destroyed.
+//! Holds on snapshots: a snapshot with a hold cannot be destroyed.
 
 use dsl::write;
 

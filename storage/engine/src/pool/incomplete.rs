@@ -1,7 +1,8 @@
-//! Datasets that are there in part only, and what broken-off receives and sends left behind.
+//! Incomplete datasets, and the remains of interrupted receives and sends.
 //!
-//! What is received is marked as inconsistent until it is whole; a redacted dataset lacks blocks that
-//! its sender left out. Neither is shown as if it were whole: what is not there would pass for zeros.
+//! A receive marks its dataset as inconsistent until it is complete; a redacted dataset lacks
+//! blocks that its sender left out. Neither is shown as a complete one: missing blocks would read
+//! as zeros.
 
 use dsl::write;
 use spa::PoolDirectory;
@@ -13,15 +14,14 @@ use crate::files::IncompleteKind;
 use crate::{Error, Result};
 
 impl Pool {
-    /// Whether a file system or volume is there in part only; none: it is whole.
+    /// Whether a file system or volume is incomplete; none: it is complete.
     pub fn incomplete_kind(&self, name: &str) -> Result<Option<IncompleteKind>> {
         IncompleteKind::from_dataset(&self.find_dataset(name)?)
             .map_err(|error| Error::from_dsl_error(name, &error))
     }
 
-    /// Destroys what was received in part and cannot be gone on with, and takes off the holds of sends:
-    /// whoever received or sent is no more when a pool is taken over. Nothing is written if there is
-    /// nothing of that.
+    /// Destroys partial receives that cannot be resumed, and releases the holds of sends: at an
+    /// import their processes no longer exist. Without any, nothing is written.
     pub(super) fn remove_interrupted_receives(&self) -> Result<()> {
         let pin = self.pin();
         let (lost, are_held) = (self.tree()?.abandoned_receives(), self.has_temporary_holds()?);
@@ -54,7 +54,7 @@ impl Pool {
     }
 }
 
-/// Refuses a file system or volume that is there in part only.
+/// Refuses an incomplete file system or volume.
 pub(super) fn check_complete(dataset: &dsl::Dataset) -> Result<()> {
     let name = dataset.name();
     let why = match IncompleteKind::from_dataset(dataset)
@@ -62,11 +62,11 @@ pub(super) fn check_complete(dataset: &dsl::Dataset) -> Result<()> {
     {
         None => return Ok(()),
         Some(IncompleteKind::Received) => {
-            "a receive into it was broken off, and it is shown when the rest is there"
+            "a receive into it was interrupted; resume the receive to use it"
         }
         Some(IncompleteKind::Redacted) => {
-            "it is redacted: who sent it left parts out; `poolhouse rescue` gets the rest out of it"
+            "it is redacted: its sender left parts out; `poolhouse rescue` copies the other parts"
         }
     };
-    Err(Error::Refused { what: format!("'{name}' is there in part only: {why}") })
+    Err(Error::Refused { what: format!("'{name}' is incomplete: {why}") })
 }

@@ -1,4 +1,5 @@
-//! What `zpool iostat` shows: the requests of each drive, and the drive that holds its siblings back.
+//! The data of `zpool iostat`: the requests of each drive, and drives that are far slower than
+//! their siblings.
 
 use std::time::Duration;
 
@@ -8,11 +9,11 @@ use vdev::{ClassCounts, Leaf, VdevNode};
 
 use super::Pool;
 
-/// A drive stands out if its requests take so many times as long as those of its siblings,
+/// A drive is slow if its requests take this many times as long as those of its siblings,
 const STANDOUT_FACTOR: u64 = 4;
 /// and longer by this at least,
 const STANDOUT_MARGIN: Duration = Duration::from_millis(5);
-/// once it had so many of them.
+/// once it had this many of them.
 const STANDOUT_MIN_REQUESTS: u64 = 200;
 
 /// The requests of all drives of a pool at one moment.
@@ -35,9 +36,9 @@ pub struct DriveIoStats {
     pub read: RequestStats,
     /// Requests that write.
     pub write: RequestStats,
-    /// Requests that tell it which space is not in use.
+    /// TRIM requests.
     pub trim: RequestStats,
-    /// Requests to keep what it took.
+    /// Flush requests.
     pub flush: RequestStats,
     /// Requests of scrubs and resilvers, which wait for those of users.
     #[serde(default)]
@@ -120,7 +121,7 @@ impl Pool {
         }
     }
 
-    /// Drives whose requests take far longer of late than those of their siblings.
+    /// Drives whose recent requests take far longer than those of their siblings.
     pub fn slow_drives(&self) -> Vec<SlowDrive> {
         let tops = self.0.spa.tree().tops();
         tops.iter().flat_map(|(_, top)| slow_drives_of(top)).collect()

@@ -1,5 +1,4 @@
-//! What may be asked of a pool's keys before it is taken over: which are wanted, and whether those at hand
-//! fit.
+//! Keys of a pool before its import: the encryption roots, and whether given keys are right.
 
 use std::path::PathBuf;
 
@@ -7,8 +6,8 @@ use super::Rewind;
 use crate::keys::EncryptionRoot;
 use crate::{Error, ImportPoint, Result};
 
-/// The encryption roots of the pool of that name or guid, which is on drives among `paths` and
-/// which nobody holds: those whose keys may be wanted to take it over.
+/// The encryption roots of the pool of that name or guid, from drives among `paths`, before its
+/// import: those whose keys may be needed.
 pub fn encryption_roots(
     paths: &[PathBuf],
     wanted: &str,
@@ -20,13 +19,13 @@ pub fn encryption_roots(
 /// Keys of encryption roots, which were tried.
 #[derive(Debug, Default)]
 pub struct KeyProbe {
-    /// Those that open what they are for.
+    /// The keys that are right.
     pub valid: Vec<(String, Vec<u8>)>,
-    /// What is to be said of those that do not.
+    /// Messages about the others.
     pub errors: Vec<Error>,
 }
 
-/// Tries those of some keys that are for encryption roots of a pool which nobody holds.
+/// Tries keys for encryption roots of a pool that is not imported.
 pub fn try_keys(
     paths: &[PathBuf],
     wanted: &str,
@@ -45,7 +44,7 @@ pub fn try_keys(
     Ok(tried)
 }
 
-/// Opens a pool that nobody holds, to be looked at.
+/// Opens a pool that is not imported, read-only.
 fn open_for_probe(
     paths: &[PathBuf],
     wanted: &str,

@@ -1,5 +1,5 @@
-//! Drives whose requests are counted and timed: one that is about to fail may give no errors for days, and
-//! have everybody wait.
+//! Counts and times the requests of drives: a failing drive may give no errors for days, and block
+//! everything.
 
 use std::ops::Range;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use device::{Device, Error, File, IoKind, IoStats};
 
-/// What takes longer is counted.
+/// Slower requests are counted as slow.
 const SLOW_THRESHOLD: Duration = Duration::from_secs(30);
 
 /// For how long a drive may stay open after it was detached.
@@ -50,7 +50,7 @@ pub(super) fn open_exclusive_once_released(path: &Path) -> Result<Arc<dyn Device
 }
 
 impl TimedDevice {
-    /// Does a request of so many bytes, and counts it.
+    /// Does a request of this many bytes, and counts it.
     fn time_request<T>(&self, kind: IoKind, bytes: u64, request: impl FnOnce(&File) -> T) -> T {
         self.stats.begin(kind);
         let start = Instant::now();

@@ -19,19 +19,20 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ActivityKind {
-    /// All free space is written, so that thin storage has it all and bad sectors are found.
+    /// Initialize: writes all free space, so that thin storage allocates it and bad sectors are
+    /// found.
     Initialize,
-    /// The drive is told which space is free.
+    /// Trim: tells the drive which space is free.
     Trim,
 }
 
-/// What is wanted of that work.
+/// The options of the activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ActivityCommand {
-    /// Start it, or go on.
+    /// Start it, or continue.
     Start,
-    /// Stop it, to go on later.
+    /// Stop it, to continue later.
     Suspend,
     /// End it.
     Cancel,
@@ -103,7 +104,7 @@ impl Pool {
         }
     }
 
-    /// Does one step of each work that goes on; whether there was any.
+    /// Does one step of each running activity; returns whether there was any.
     pub fn step_activities(&self) -> Result<bool> {
         let running = self.0.spa.running_activities();
         for (leaf, kind) in &running {
@@ -115,7 +116,7 @@ impl Pool {
         Ok(!running.is_empty())
     }
 
-    /// Does the work over the free space of drives whenever there is some, until told to stop. For a
+    /// Runs activities over the free space of drives whenever there is one, until stopped. For a
     /// thread of its own.
     pub fn run_activities(&self, stop: &AtomicBool) {
         let mut saved = Instant::now();
@@ -134,7 +135,7 @@ impl Pool {
     }
 }
 
-/// How long to wait after a step, so that it is no faster than its rate; a second at most, so that the
+/// How long to wait after a step, so that it keeps its rate; at most a second, so that the
 /// thread can be stopped.
 fn pause_after(step: ActivityStep, took: Duration) -> Duration {
     let microseconds = u128::from(step.bytes) * 1_000_000;

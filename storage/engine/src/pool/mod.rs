@@ -1,9 +1,9 @@
-//! A pool that is held: made here or taken over, to be changed.
+//! An imported pool: created here or imported, to be changed.
 //!
-//! [`create`] makes a pool, [`import`] takes one over that is on drives; both give a [`Pool`], which
-//! changes datasets and gives file systems that can be written ([`OpenFileSystem`]). What is changed
-//! is on the drives after [`Pool::sync`]; someone must call [`Pool::run_txg_sync`] on a thread of its own,
-//! so that changes do not pile up.
+//! [`create`] makes a pool, [`import`] imports one from drives; both return a [`Pool`], which
+//! changes datasets and opens file systems that can be written ([`OpenFileSystem`]). Changes are
+//! on the drives after [`Pool::sync`]. A thread of its own must run [`Pool::run_txg_sync`],
+//! so that dirty data does not pile up.
 
 mod accounting;
 mod add;
@@ -140,7 +140,7 @@ pub use volume_snapshots::VolumeSnapshot;
 pub use volumes::OpenVolume;
 pub use zpl::RewrittenRange;
 
-/// The keys that were given to a held pool, for whoever holds the same pool after it.
+/// The loaded keys of an imported pool, for a later import of the same pool.
 #[derive(Clone, Debug)]
 pub struct LoadedKeys(Arc<dsl::Keyring>);
 
@@ -149,7 +149,7 @@ pub fn free_buffers() {
     device::buffer::free_all();
 }
 
-/// A pool that is held. Cheap to clone.
+/// An imported pool. Cheap to clone.
 #[derive(Clone)]
 pub struct Pool(Arc<Inner>);
 
@@ -162,10 +162,9 @@ struct Inner {
     dataset_holds: open_volumes::DatasetHolds,
     /// The keys that were given.
     keys: Arc<dsl::Keyring>,
-    /// Whoever wants to change something of a pool that stands still is told so at once, instead
-    /// of being made to wait (failmode=continue).
+    /// Changes of a suspended pool fail at once instead of waiting (failmode=continue).
     is_failmode_continue: AtomicBool,
-    /// The walk over it that goes on, or was the last.
+    /// The running scan, or the last one.
     scan_control: scan::ScanControl,
     /// The reflow of a raidz that is being expanded.
     reflow_control: background_copy::BackgroundCopy,
@@ -173,13 +172,13 @@ struct Inner {
     removal_control: background_copy::BackgroundCopy,
     /// The errors of its drives in the last minutes.
     diagnosis: Mutex<diagnosis::Diagnosis>,
-    /// Where it was taken back to.
+    /// The state to which it was rewound.
     rewind_target: Option<RewindTarget>,
-    /// Of which the user is to be told.
+    /// Failures to report to the user.
     replay_failures: Mutex<Vec<ReplayFailure>>,
-    /// What the import found that the user is to be told.
+    /// Findings of the import to report to the user.
     events: Mutex<Vec<Event>>,
-    /// The datasets as of the last txg for which somebody asked.
+    /// The datasets of the last requested txg.
     tree: Mutex<Option<DatasetTree>>,
     /// Random, and another one after each import.
     import_nonce: u64,
@@ -209,7 +208,7 @@ impl Pool {
         active.set_owner_accounting(Arc::new(accounting::ZplAccounting::new(&active, &world)));
         let active = Arc::new(active);
         let weak = Arc::downgrade(&active);
-        // whoever waits for a group and finds nobody who writes it does so
+        // a thread that waits for a txg syncs it itself if there is no sync thread
         active.txgs().set_inline_sync(move || {
             if let Some(active) = weak.upgrade() {
                 drop(active.sync());
@@ -269,7 +268,7 @@ impl Pool {
         self.0.import_nonce
     }
 
-    /// To where it was taken back when it was taken over, if it was.
+    /// The state to which the import rewound it, if it did.
     pub fn rewind_target(&self) -> Option<RewindTarget> {
         self.0.rewind_target
     }
@@ -278,7 +277,7 @@ impl Pool {
         self.0.events.lock().extend(events);
     }
 
-    /// What the import found that the user is to be told, as far as nobody was told of it yet.
+    /// Findings of the import that were not reported yet.
     pub fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut *self.0.events.lock())
     }
@@ -293,8 +292,8 @@ impl Pool {
         self.0.spa.sync().map_err(|error| self.explain_error(&error))
     }
 
-    /// Writes out what was changed, every `interval` and when enough of it waits, until told to
-    /// stop. For a thread of its own.
+    /// Syncs dirty data, every `interval` and when there is enough of it, until stopped. For a
+    /// thread of its own.
     pub fn run_txg_sync(&self, interval: Duration, stop: &AtomicBool) -> Result<()> {
         self.0.spa.run_as_sync_thread(|| self.sync_txgs(interval, stop))
     }
@@ -312,14 +311,14 @@ impl Pool {
             if due || self.0.spa.is_dirty() {
                 self.sync()?;
             }
-            // what cannot be mended now is found again by who reads it next, or a scrub
+            // a block that cannot be repaired now is found again by the next reader, or a scrub
             let _ = self.0.spa.repair_blocks();
         }
         Ok(())
     }
 
-    /// Writes out what was changed and ends: this host has the pool still, and takes it over again
-    /// when it comes back. All handles are of no use afterwards.
+    /// Syncs and closes the pool without exporting it: this host imports it again when it comes
+    /// back. All handles become invalid.
     pub fn close(&self) -> Result<()> {
         self.stop_raidz_expansion();
         self.stop_removal();
@@ -332,10 +331,10 @@ impl Pool {
         done
     }
 
-    /// Counts the errors of a drive anew (that of a path or guid), or of all, and has the pool go on
-    /// that stands still because drives failed: what was being written is tried again, and nothing is
-    /// lost. Returns when all that waited is on the drives. Drives that failed or were not there are looked
-    /// for where they were, and beside that.
+    /// Clears the errors of a drive (by path or guid), or of all, and resumes a pool that is
+    /// suspended: the interrupted sync is tried again, and nothing is lost. Returns when all
+    /// waiting data is on the drives. Failed or missing drives are searched at their paths, and
+    /// elsewhere in the same folders.
     pub fn clear_errors(&self, drive: Option<&str>) -> Result<()> {
         let only = drive.map(|name| self.find_any_drive(name)).transpose()?;
         self.reopen_auxiliary();
@@ -376,7 +375,8 @@ impl Pool {
         self.close_with_state(PoolState::Exported)
     }
 
-    /// Destroys the pool: its labels say so. Its data stay until the drives are used again.
+    /// Destroys the pool: its labels get that state. Its data stays until the drives are used
+    /// again.
     pub fn destroy_pool(&self) -> Result<()> {
         self.close_with_state(PoolState::Destroyed)
     }
@@ -392,14 +392,14 @@ impl Pool {
         done
     }
 
-    /// As long as this is there, all that the last group on the drives leads to can be read, however
-    /// many more are written. It should be there briefly.
+    /// A guard that keeps everything readable that the last synced txg refers to, however
+    /// many more are synced. It should be held briefly.
     fn pin(&self) -> spa::Pin {
         self.0.spa.pin()
     }
 
-    /// The datasets, as they are on the drives. Read once for each txg: with a thousand datasets that
-    /// takes longer than most requests, each of which asks several times.
+    /// The datasets on the drives. Read once per txg: with a thousand datasets that
+    /// takes longer than most requests, each of which needs them several times.
     fn tree(&self) -> Result<DatasetTree> {
         let look = self.0.spa.synced_mos();
         let facts =
@@ -424,7 +424,7 @@ impl Pool {
         self.tree()?.find(name).map_err(|error| Error::from_dsl_error(name, &error))
     }
 
-    /// Whether it was taken over to be looked at only: nothing of it is written, whatever happens.
+    /// Whether it was imported read-only: nothing of it is ever written.
     pub fn is_read_only(&self) -> bool {
         self.0.spa.is_read_only()
     }

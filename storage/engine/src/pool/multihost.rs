@@ -12,15 +12,16 @@ use crate::{Error, Result};
 
 /// How often it is looked at a pool's drives.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How long it is looked at the drives of a pool whose host knew nothing of signs of life: it
-/// would have written within that time, as pools do every few seconds that are in use.
+/// How long the drives of a pool without MMP are watched: a host that has it imported
+/// would sync within that time, as pools in use do every few seconds.
 const NO_MMP_CHECK_TIME: Duration = Duration::from_secs(20);
-/// Signs after which a host gives up, if the pool does not say how many: never, so be patient.
+/// The assumed number of missed heartbeats after which a host suspends, if the pool gives none:
+/// never.
 const IMPORT_INTERVALS: u32 = 20;
 /// A thread that waits looks so often whether it is to stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long no sign of life means that no host has the pool; none: it gives none.
+/// The time without a heartbeat after which no host has the pool; none: its host writes none.
 fn activity_check_time(uberblock: &Uberblock) -> Option<Duration> {
     let Some(Multihost { delay, interval, fail_intervals, .. }) = uberblock.multihost else {
         return Some(NO_MMP_CHECK_TIME);
@@ -30,7 +31,7 @@ fn activity_check_time(uberblock: &Uberblock) -> Option<Duration> {
     }
     let interval =
         interval.map_or(POLL_INTERVAL, |interval| Duration::from_millis(interval.into()));
-    // its host gives up after that time; twice as long is safe
+    // its host suspends after that time; twice as long is safe
     match fail_intervals.filter(|count| *count > 0) {
         Some(count) => Some(interval * (u32::from(count) * 2)),
         None => {
@@ -39,13 +40,13 @@ fn activity_check_time(uberblock: &Uberblock) -> Option<Duration> {
     }
 }
 
-/// What changes as long as a host has the pool.
+/// The values that change while a host has the pool imported.
 fn activity_marker(uberblock: &Uberblock) -> (u64, u64, Option<u16>) {
     let count = uberblock.multihost.and_then(|multihost| multihost.sequence);
     (uberblock.txg.get(), uberblock.timestamp, count)
 }
 
-/// Watches a pool that another host had. Gives whether that host, or any, is seen to have it.
+/// Watches a pool that another host had imported. Returns whether a host is seen to have it.
 fn has_activity(
     first: &Uberblock,
     look: &mut dyn FnMut() -> Option<Uberblock>,
@@ -79,9 +80,9 @@ pub(super) fn check_activity(candidate: &Candidate, host: &str) -> Result<()> {
 }
 
 impl Pool {
-    /// Gives signs of life while the pool has multihost protection, until told to stop. When none
-    /// could be given for so long that another host may have taken the pool, nothing is written to
-    /// it any more. For a thread of its own.
+    /// Writes MMP heartbeats while the pool has multihost protection, until stopped. When no
+    /// heartbeat could be written for so long that another host may have imported the pool, nothing
+    /// is written to it any more. For a thread of its own.
     pub fn run_mmp_heartbeat(&self, interval: Duration, stop: &AtomicBool) {
         let active = &self.0.spa;
         let mut last = Instant::now();
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_signs_is_waited_for_twice_as_long_as_it_goes_on_without() {
+    fn watch_lasts_twice_the_suspend_time() {
         assert_eq!(
             activity_check_time(&uberblock(Some(mmp_fields(100_000_000, 1)))),
             Some(Duration::from_secs(2))
@@ -139,7 +140,7 @@ mod tests {
         assert_eq!(
             activity_check_time(&uberblock(Some(mmp_fields(0, 0)))),
             None,
-            "it said that it gives none"
+            "its host writes no heartbeats"
         );
         assert_eq!(activity_check_time(&uberblock(None)), Some(NO_MMP_CHECK_TIME));
     }
@@ -160,6 +161,6 @@ mod tests {
         let written = Uberblock { timestamp: first.timestamp + 1, ..first.clone() };
         assert!(has_activity(&first, &mut || Some(written.clone()), &mut |_| ()));
         let quiet = uberblock(Some(mmp_fields(0, 0)));
-        assert!(!has_activity(&quiet, &mut || panic!("nobody looks"), &mut |_| ()));
+        assert!(!has_activity(&quiet, &mut || panic!("no watch is needed"), &mut |_| ()));
     }
 }

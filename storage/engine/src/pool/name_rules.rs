@@ -47,7 +47,7 @@ impl NameRules {
         }
     }
 
-    /// Takes what is about names out of the properties of a file system that is to be.
+    /// Takes the properties about names out of those of a new file system.
     pub(super) fn extract(new: &mut NewDataset, above: Option<&Dataset>) -> Result<Self> {
         let is_file_system = |above: &&Dataset| matches!(above.kind(), Ok(DatasetKind::Filesystem));
         let mut naming = above.filter(is_file_system).map_or_else(Self::default, Self::from_parent);
@@ -62,8 +62,9 @@ impl NameRules {
                 naming.version = parse_version(&value)?;
                 continue;
             }
-            let refused =
-                || Error::Usage { what: format!("{name}={value}: there is no such word") };
+            let refused = || Error::Usage {
+                what: format!("{name}={value}: the property does not have this value"),
+            };
             let word = dsl::property::parse_create_only(&name, &value).ok_or_else(refused)?;
             match name.as_str() {
                 CASE_SENSITIVITY => naming.case = parse_case(word),
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_chosen_is_taken_out_and_what_makes_no_sense_is_refused() {
+    fn name_properties_are_extracted_and_checked() {
         let (naming, left) = extract(&[("atime", "off"), ("normalization", "formD")]).unwrap();
         assert!(naming.utf8_only && naming.normalization == 16 && left == 1);
         assert!(extract(&[("casesensitivity", "mixed")]).is_ok_and(|(_, left)| left == 0));

@@ -21,8 +21,8 @@ pub struct OfflineOptions {
 pub(super) const NOT_IN_POOL: &str = "no such device in pool";
 
 impl Pool {
-    /// Takes a drive (its path or guid) out of service. Refused where no valid replicas are left. What is
-    /// written meanwhile, a resilver writes to it when it is back.
+    /// Takes a drive (its path or guid) out of service. Refused if no valid replicas are left. A
+    /// resilver writes the missed data to it when it is back.
     pub fn offline_drive(&self, drive: &str, options: OfflineOptions) -> Result<()> {
         let found = self.find_leaf_in_use(drive)?;
         let temporary = options.temporary;

@@ -71,7 +71,7 @@ impl DatasetHolds {
     /// Refuses to destroy a dataset in use. The caller has locked the holds.
     pub(super) fn check_id_not_held(&self, id: ObjsetId, name: &str) -> dsl::Result<()> {
         if self.is_held(id) {
-            let why = "it is busy, as a program has it open or a stream uses it";
+            let why = "it is busy: a program has it open, or a stream uses it";
             return Err(dsl::Error::Busy { name: name.to_owned(), why });
         }
         Ok(())
@@ -79,7 +79,7 @@ impl DatasetHolds {
 }
 
 impl Pool {
-    /// A volume by its full name, which is not destroyed before what comes with it is dropped.
+    /// A volume by its full name, which cannot be destroyed before the guard is dropped.
     pub fn open_volume(&self, name: &str) -> Result<(OpenVolume, DatasetHold)> {
         let mut open = self.0.volumes.lock();
         let volume = self.volume_from(&mut open, name)?;
@@ -87,7 +87,7 @@ impl Pool {
         Ok((volume, in_use))
     }
 
-    /// Whether somebody has any of these open as a volume.
+    /// Whether any of these is open as a volume.
     pub fn is_any_volume_held(&self, names: &[String]) -> Result<bool> {
         let mut heads = names.iter().filter(|name| !name.contains(['@', '#'])).peekable();
         if heads.peek().is_none() || self.0.dataset_holds.0.lock().is_empty() {

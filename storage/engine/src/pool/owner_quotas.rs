@@ -1,4 +1,4 @@
-//! What users, groups and projects may use of a file system of a held pool.
+//! Quotas of users, groups and projects in a file system of an imported pool.
 
 use ondisk::version;
 use zpl::{QuotaLimit, QuotaOwner};
@@ -8,21 +8,21 @@ use super::{NewDataset, Pool};
 use crate::owner_properties;
 use crate::{Error, Result};
 
-/// What owners may use of a file system.
+/// Owner quotas of a file system.
 pub(super) type OwnerQuotas = Vec<(QuotaOwner, QuotaLimit)>;
 
-/// What an owner may use, if the property is one that says so; owners go by their numbers.
+/// An owner's quota, if the property is one; owners are numbers.
 fn parse_quota(property: &str, value: &str) -> Option<Result<(QuotaOwner, QuotaLimit)>> {
     let fact = owner_properties::parse(property)?;
     let usage = |what: String| Some(Err(Error::Usage { what }));
     if !fact.is_quota {
-        return usage(format!("{property} is what is used, and cannot be set"));
+        return usage(format!("{property} is the used space, and cannot be set"));
     }
     let most = match value {
         "none" => Some(0),
         text => units::parse_binary(text),
     };
-    let Some(most) = most else { return usage(format!("{property}={value}: it is no number")) };
+    let Some(most) = most else { return usage(format!("{property}={value}: it is not a number")) };
     let limit = if fact.is_objects { QuotaLimit::Objects(most) } else { QuotaLimit::Bytes(most) };
     Some(Ok((fact.owner, limit)))
 }
@@ -47,7 +47,7 @@ pub(super) fn extract_quotas(new: &mut NewDataset) -> Result<OwnerQuotas> {
 }
 
 impl Pool {
-    /// Sets what an owner may use, if the property is one that says so.
+    /// Sets an owner's quota, if the property is one.
     pub(super) fn set_owner_quota(
         &self,
         name: &str,

@@ -1,7 +1,7 @@
 //! Whether the datasets of a pool fit under another pool name.
 //!
-//! OpenZFS keeps full names (`pool/dataset@snapshot`) in 256 bytes with a zero at the end, and neither
-//! imports nor examines a pool in which one is longer.
+//! OpenZFS stores full names (`pool/dataset@snapshot`) in 256 bytes with a zero at the end. It
+//! refuses to import or examine a pool with a longer one.
 
 use spa::Pool;
 

@@ -1,8 +1,8 @@
-//! The pool's own properties (zpoolprops(7)): what they may be, and what they are.
+//! The pool's own properties (zpoolprops(7)): their valid values, and their present ones.
 //!
-//! Those that somebody set stand in a table of the pool; the comment and the sets of features that
-//! it is kept to stand in its configuration, so that they are seen before the pool is open; features
-//! have tables of their own.
+//! Set properties are in a table of the pool. The comment and the compatibility sets are in its
+//! configuration, so that they are visible before the pool is open. Features have tables of their
+//! own.
 
 use std::sync::atomic::Ordering;
 
@@ -25,7 +25,7 @@ pub struct PoolProperty {
     pub name: String,
     /// Its value: numbers in full, sizes in bytes.
     pub value: String,
-    /// "local", "default", or "-" where nobody can set it.
+    /// "local", "default", or "-" for read-only ones.
     pub source: String,
 }
 
@@ -48,7 +48,7 @@ const ENUM_PROPERTIES: [EnumProperty; 7] = [
     EnumProperty { name: MULTIHOST, values: ON_OFF, default: 0 },
 ];
 
-/// What names of features begin with.
+/// The prefix of the properties of features.
 const FEATURE_PREFIX: &str = "feature@";
 const MULTIHOST: &str = "multihost";
 const ASHIFT: &str = "ashift";
@@ -75,7 +75,7 @@ const READ_ONLY_PROPERTIES: [&str; 15] = [
     "size",
 ];
 
-/// What is to be done about a property.
+/// The action for a property.
 #[derive(Clone)]
 enum PoolPropertyChange {
     Number(&'static str, u64),
@@ -87,7 +87,7 @@ enum PoolPropertyChange {
     User(String, String),
 }
 
-/// Judges what a property is to be.
+/// Validates the new value of a property.
 fn parse_property(name: &str, value: &str) -> Result<PoolPropertyChange> {
     let usage = |what: String| Err(Error::Usage { what });
     if let Some(choice) = ENUM_PROPERTIES.iter().find(|choice| choice.name == canonical_name(name))
@@ -163,10 +163,10 @@ pub struct CreateOptions {
 }
 
 impl CreateOptions {
-    /// Judges what a new pool is to have: names and values; `feature@NAME` may be "enabled" or
-    /// "disabled". It begins with all features, or those of the sets that `compatibility` names.
+    /// Validates the properties of a new pool: names and values; `feature@NAME` may be "enabled" or
+    /// "disabled". It begins with all features, or those of the sets in `compatibility`.
     ///
-    /// `bare`: it begins with no features but those that are asked for one by one.
+    /// `bare`: it begins with only the features that are enabled one by one.
     pub fn parse(properties: &[(String, String)], bare: bool) -> Result<Self> {
         let kept_to = properties.iter().find(|(name, _)| name == COMPATIBILITY);
         let allowed =
@@ -205,7 +205,7 @@ impl CreateOptions {
     }
 }
 
-/// Features, and those that they need.
+/// Features with their dependencies.
 fn with_dependencies(names: &[&str]) -> Vec<&'static Feature> {
     let mut wanted = names.to_vec();
     let mut at = 0;
@@ -220,7 +220,7 @@ fn with_dependencies(names: &[&str]) -> Vec<&'static Feature> {
 }
 
 impl Pool {
-    /// Sets a property of the pool; a feature is enabled with those that it needs.
+    /// Sets a property of the pool; a feature is enabled with its dependencies.
     ///
     /// Refused for a feature that the sets lack which the pool is kept to.
     pub fn set_pool_property(&self, name: &str, value: &str) -> Result<()> {
@@ -251,7 +251,7 @@ impl Pool {
         Ok(all.any(|property| property.name == name && property.value == "on"))
     }
 
-    /// Refuses what the pool's version lacks.
+    /// Refuses a value that the pool's version does not support.
     pub(super) fn require_version(&self, needed: u64, what: &str) -> Result<()> {
         let (pool, version) = (self.name(), self.0.spa.config().version);
         if version >= needed {
@@ -329,7 +329,7 @@ impl Pool {
         done
     }
 
-    /// Reads what is to be done when drives fail past redundancy: then it may be too late.
+    /// Reads failmode now: once drives fail past redundancy it may be unreadable.
     pub(super) fn load_failmode(&self) {
         let look = self.0.spa.synced_mos();
         let read = || {
@@ -339,8 +339,8 @@ impl Pool {
         self.0.is_failmode_continue.store(read() == Some(1), Ordering::Release);
     }
 
-    /// Whether who was told that the pool takes no changes is to ask again: it stands still, or did,
-    /// and may be cleared (failmode is not `continue`; nobody panics here).
+    /// Whether a caller that got an error of a suspended pool should retry: it is or was suspended,
+    /// and may be cleared (failmode is not `continue`; `panic` is not supported).
     pub fn has_failmode_wait(&self) -> bool {
         !self.0.spa.txgs().is_stopped() && !self.0.is_failmode_continue.load(Ordering::Acquire)
     }
@@ -350,7 +350,7 @@ impl Pool {
         self.0.spa.is_suspended()
     }
 
-    /// All properties of the pool that are not sizes: what was set, features, and who it is.
+    /// All properties of the pool except sizes: set ones, features, and identity.
     pub fn pool_properties(&self) -> Result<Vec<PoolProperty>> {
         let look = self.0.spa.synced_mos();
         let directory = PoolDirectory::open(look.clone());
@@ -435,7 +435,7 @@ impl Pool {
         Ok(found)
     }
 
-    /// Bytes of what is destroyed and not yet given up.
+    /// Bytes of destroyed datasets that are not freed yet.
     fn freeing(&self) -> Result<u64> {
         let (tree, name) = (self.tree()?, format!("{}/$FREE", self.name()));
         Ok(tree.dirs().find(|dir| dir.path() == name).map_or(0, |dir| dir.phys().used))
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn features_come_with_those_that_they_need() {
+    fn features_include_their_dependencies() {
         let bare =
             CreateOptions::parse(&pairs(&[("feature@zstd_compress", "enabled")]), true).unwrap();
         let names: Vec<_> = bare.features.iter().map(|feature| feature.name).collect();

@@ -55,11 +55,11 @@ impl Pool {
         self.find_raidz(name).is_some()
     }
 
-    /// Attaches a drive to a raidz, named as `zpool status` does. Whatever the drive holds is lost. The
+    /// Attaches a drive to a raidz, by its name in `zpool status`. The drive's content is lost. The
     /// thread of [`Pool::run_raidz_expansion`] then copies.
     pub fn attach_to_raidz(&self, raidz: &str, new: &Path, device: &Drive) -> Result<()> {
         let found = self.find_raidz(raidz).ok_or_else(|| Error::Usage {
-            what: format!("'{raidz}' is no raidz of pool '{}'", self.name()),
+            what: format!("'{raidz}' is not a raidz of pool '{}'", self.name()),
         })?;
         let spec = describe_drive((&new.to_owned(), device));
         let new = NewChild { spec, device: Arc::clone(device) };
@@ -74,7 +74,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Copies for a raidz expansion, if there is one, until it is complete, cannot go on for now, or the job
+    /// Copies for a raidz expansion, if there is one, until it is complete, cannot continue for now, or the job
     /// is cancelled. Returns its state then, or none. To be called by one thread at a time.
     pub fn continue_raidz_expansion(&self, job: &Job) -> Result<Option<ExpansionStatus>> {
         let pace = |is_vdev_in_use: bool| {
@@ -85,14 +85,14 @@ impl Pool {
         let end = self.0.spa.run_reflow(job, &pace).map_err(|error| self.explain_error(&error))?;
         match end {
             ReflowEnd::NotExpanding => return Ok(None),
-            // nothing of what was copied was compared with a checksum
+            // the copied data was not compared with checksums
             ReflowEnd::Finished => self.start_scrub_if_idle(),
             ReflowEnd::Stopped | ReflowEnd::Paused(_) => {}
         }
         self.expansion_status()
     }
 
-    /// Copies for raidz expansions whenever there is one, until told to stop. For a thread of its own.
+    /// Copies for raidz expansions whenever there is one, until stopped. For a thread of its own.
     pub fn run_raidz_expansion(&self, stop: &AtomicBool) {
         let spa = &self.0.spa;
         let is_needed =
@@ -101,7 +101,7 @@ impl Pool {
         self.0.reflow_control.run(stop, &is_needed, &work);
     }
 
-    /// Ends the reflow thread's work; the expansion goes on with the next import.
+    /// Ends the reflow thread's work; the expansion continues with the next import.
     pub(super) fn stop_raidz_expansion(&self) {
         // work whose pool is suspended ends when the pool is closed
         self.0.reflow_control.close(&|| self.is_suspended());

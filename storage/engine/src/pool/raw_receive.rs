@@ -43,7 +43,7 @@ impl Pool {
         if dsl::KeyFormat::from_code(keydata.key_format).is_none()
             || is_passphrase != has_stretching
         {
-            return Err("the stream is damaged: the form of its key is not known".to_owned());
+            return Err("the stream is damaged: the format of its key is unknown".to_owned());
         }
         check_meta_shape(&keydata.meta)?;
         let Some(base) = base else { return Ok(()) };
@@ -65,7 +65,7 @@ impl Pool {
         Ok(())
     }
 
-    /// The content of the dataset into which a raw stream goes, and what it begins with.
+    /// The content of the dataset of a raw receive, and its initial state.
     pub(super) fn open_raw_received(
         &self,
         plan: &Plan,
@@ -108,7 +108,7 @@ impl Pool {
         let (meta, portable_mac) = (keydata.meta, keydata.portable_mac);
         set.edit_header(&tx, move |header| {
             header.portable_mac = portable_mac;
-            // space is accounted anew when the key is there
+            // space is counted again when the key is loaded
             header.local_mac = [0; 32];
             header.flags = Flags::default();
             header.log = LogHeader::default();
@@ -123,7 +123,7 @@ impl Pool {
 }
 
 impl Pool {
-    /// Has a received head use the user's key of what is above it, as it was on the sender.
+    /// Makes a received head use its parent's key, as on the sender.
     pub fn inherit_received_key(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
         self.run_sync_task(move |_, change| {

@@ -1,10 +1,10 @@
 //! Receiving streams into an imported pool.
 //!
-//! The stream goes into a dataset that nobody else opens: a new head, or a hidden clone of the head's
-//! newest snapshot. When the stream has ended and its checksum is right, one txg makes that dataset
-//! the head and takes the snapshot. Whatever goes wrong before, the hidden dataset is destroyed and the
-//! target is what it was. A resumable receive (-s) keeps the hidden dataset, with the place where the
-//! stream goes on.
+//! The stream goes into a dataset that has no other user: a new head, or a hidden clone of the
+//! head's newest snapshot. When the stream has ended and its checksum is right, one txg makes that
+//! dataset the head and takes the snapshot. After an earlier failure the hidden dataset is
+//! destroyed and the target is unchanged. A resumable receive (-s) keeps the hidden dataset, with
+//! the position in the stream.
 
 use std::io::Read;
 
@@ -31,15 +31,15 @@ pub(super) const NEEDED_FEATURES: [(u64, &str); 4] = [
     (StreamFeatures::LARGE_MICROZAP, "large_microzap"),
 ];
 
-/// Into what a stream is received.
+/// The target of a receive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReceiveRequest {
     /// The file system or volume.
     pub target: String,
     /// The name of the snapshot behind the `@`; none: as it was on the sender.
     pub snapshot: Option<String>,
-    /// Changes to the target since its newest snapshot are given up; a full stream replaces a target
-    /// without snapshots (-F).
+    /// Changes of the target since its newest snapshot are discarded; a full stream replaces a
+    /// target without snapshots (-F).
     pub force: bool,
     /// Nothing is received: only the stream's header is checked (-n).
     pub dry_run: bool,
@@ -49,12 +49,12 @@ pub struct ReceiveRequest {
     pub properties: ReceiveProperties,
 }
 
-/// What was received.
+/// The result of a receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     /// The snapshot, by its full name.
     pub snapshot: String,
-    /// The target was there before.
+    /// The target existed before.
     pub is_incremental: bool,
     /// Bytes of the stream.
     pub bytes: u64,
@@ -72,7 +72,7 @@ pub(super) struct Plan {
     pub(super) snapshot: ReceivedSnapshot,
     pub(super) mode: Mode,
     pub(super) begin: Begin,
-    /// The dataset that has what came before the stream was cut, and where the stream goes on.
+    /// The dataset with the earlier part of the stream, and the position at which it resumes.
     pub(super) resume: Option<(ObjsetId, ResumeToken)>,
     /// The wrapped key, if the stream is raw.
     pub(super) keydata: Option<CryptKeydata>,
@@ -200,7 +200,7 @@ impl Pool {
         Ok(received)
     }
 
-    /// Destroys what a resumable receive into `target` received so far (-A).
+    /// Destroys the partial state of a resumable receive into `target` (-A).
     pub fn abort_receive(&self, target: &str) -> Result<()> {
         for path in [target.to_owned(), hidden_path(target)] {
             let found = self.find_dataset(&path).ok().and_then(|it| it.id());
@@ -300,8 +300,7 @@ impl Pool {
             let (Some(state), Some(id)) = (state, found.id()) else { continue };
             let known = (state.to_guid, state.from_guid, state.object, state.offset);
             if known != (begin.to_guid, begin.from_guid, point.object, point.offset) {
-                let why = "the stream does not go on where the last one was cut; send it with the \
-                           receive_resume_token that the file system has now";
+                let why = "the stream does not continue where the last one was interrupted; send it with the present receive_resume_token of the file system";
                 return Err(receive_error(target, why));
             }
             return Ok((id, state));
@@ -374,7 +373,7 @@ impl Pool {
         Ok(now.header().meta != then.header().meta)
     }
 
-    /// Makes what was received the head, with its snapshot, in one txg.
+    /// Makes the received dataset the head, with its snapshot, in one txg.
     fn end_receive(
         &self,
         plan: &Plan,
@@ -431,7 +430,8 @@ impl Pool {
         })
     }
 
-    /// Ends a receive that failed: keeps what was received, or destroys it. Returns the error for the user.
+    /// Ends a receive that failed: keeps the partial state, or destroys it. Returns the error for
+    /// the user.
     fn stop_receive(&self, plan: &Plan, id: ObjsetId, keeps_partial: bool, why: Error) -> Error {
         if !keeps_partial {
             self.abandon_receive(plan, id);
@@ -452,7 +452,7 @@ impl Pool {
         }
     }
 
-    /// Destroys what was received in part. If that fails too, the next import does it.
+    /// Destroys a partial receive. If that fails too, the next import does it.
     fn abandon_receive(&self, plan: &Plan, id: ObjsetId) {
         self.0.spa.close_dataset(id);
         let path = plan.path();
@@ -476,7 +476,7 @@ fn partial_error(head: &Dataset) -> Error {
     receive_error(&name, why)
 }
 
-/// Whether the objects of a head differ from those of a snapshot, as of the txg that is being written. Intent
+/// Whether the objects of a head differ from those of a snapshot, as of the syncing txg. Intent
 /// logs do not count.
 fn differs(
     active: &ActivePool,

@@ -93,8 +93,8 @@ impl Pool {
         })
     }
 
-    /// The key of a snapshot that is received on top of, with which the intent log of the clone is reset. A raw
-    /// stream needs none: it writes the root block anew.
+    /// The key of the base snapshot, with which the intent log of the clone is reset. A raw
+    /// stream needs none: it replaces the root block.
     fn log_key(&self, plan: &Plan, base: &Dataset) -> Result<Option<Key>> {
         if plan.keydata.is_some() { Ok(None) } else { self.base_key(base) }
     }

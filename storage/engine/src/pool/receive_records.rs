@@ -21,7 +21,7 @@ use super::receive::{NEEDED_FEATURES, Plan};
 use super::{Pool, settings};
 use crate::{Error, Result};
 
-/// What metadata may take of a record that is written.
+/// The metadata share of a record's space.
 const METADATA_ALLOWANCE: u64 = 128 << 10;
 
 /// The record that each txg applied last.
@@ -32,7 +32,7 @@ struct Positions {
 }
 
 impl Positions {
-    /// The position as of a txg, if it changed since the last one that was asked for.
+    /// The position as of a txg, if it changed since the last call.
     fn take(&mut self, txg: Txg) -> Option<ResumeToken> {
         let later = self.by_txg.split_off(&txg.next());
         let due = std::mem::replace(&mut self.by_txg, later);
@@ -88,7 +88,7 @@ impl Pool {
         }
     }
 
-    /// The content of the dataset into which the stream goes, and what it begins with.
+    /// The content of the stream's dataset, and its initial state.
     fn open_received(
         &self,
         plan: &Plan,
@@ -131,7 +131,7 @@ impl Pool {
     }
 }
 
-/// Has each sync of a dataset write where the receive would go on.
+/// Has each sync of a dataset write where the receive would continue.
 fn record_positions(set: &OpenDataset, id: ObjsetId, positions: Arc<Mutex<Positions>>) {
     set.set_sync_hook(move |change| {
         let due = positions.lock().take(change.tx.txg());
@@ -139,7 +139,7 @@ fn record_positions(set: &OpenDataset, id: ObjsetId, positions: Arc<Mutex<Positi
     });
 }
 
-/// Begins a transaction that writes so many bytes of a received dataset.
+/// Begins a transaction that writes this many bytes of a received dataset.
 fn begin_receive_tx(
     spa: &ActivePool,
     set: &OpenDataset,
@@ -158,14 +158,14 @@ fn begin_receive_tx(
     spa.begin_tx().map_err(|why| ended(why.to_string()))
 }
 
-/// What the pool and the quotas above have room for, as of a txg.
+/// The available space by the pool and the quotas above, as of a txg.
 #[derive(Default)]
 struct SpaceLeft(Option<(Txg, u64)>);
 
 impl SpaceLeft {
-    /// Refuses to write more than there is room for.
+    /// Refuses to write more than the available space.
     fn check(&mut self, spa: &ActivePool, set: &OpenDataset, bytes: u64) -> send::Result<()> {
-        /// What was freed can be used again after two txgs.
+        /// freed space can be allocated again after two txgs
         const MAX_SYNCED_TXGS: usize = 3;
         let needed = bytes + METADATA_ALLOWANCE;
         let ended = |why: spa::Error| send::Error::Pool { why: why.to_string() };
@@ -198,7 +198,7 @@ impl SpaceLeft {
     }
 }
 
-/// Features that no block pointer and no dnode tells of.
+/// Features that no block pointer and no dnode shows.
 fn activate_features(set: &OpenDataset, tx: &Tx, features: StreamFeatures) {
     let told = [StreamFeatures::LONG_NAME, StreamFeatures::LARGE_MICROZAP];
     let needed = NEEDED_FEATURES.into_iter().filter(|(bit, _)| told.contains(bit));

@@ -1,4 +1,4 @@
-//! Properties of a dataset that is received: those that came with the stream, and those of the command.
+//! Properties of a received dataset: those of the stream, and those of the command.
 
 use dsl::DatasetKind;
 use dsl::PropertyValue;
@@ -17,7 +17,7 @@ pub struct ReceiveProperties {
     pub received: Vec<(String, PackagedValue)>,
     /// Those to set (-o).
     pub set: Vec<(String, String)>,
-    /// Those of the stream that do not count (-x).
+    /// Those of the stream that are overridden (-x).
     pub excluded: Vec<String>,
 }
 

@@ -1,9 +1,8 @@
-//! Volumes whose space is reserved: how much that takes, and how it follows their size.
+//! Volumes with a refreservation: its size, and how it follows volsize.
 //!
-//! A volume of so many bytes takes more than those: each block its share of parity and padding, in
-//! proportion to what a block of 128 KiB takes (for that is how free space is told), and the
-//! blocks that lead to it. Those are counted as if nothing of them were compressed, and twice. The
-//! property copies is not looked at, as OpenZFS does not.
+//! A volume uses more than its size: each block has its share of parity and padding, in proportion
+//! to a block of 128 KiB (the unit of free space), and its indirect blocks. Those are counted
+//! uncompressed, and twice. The property copies is ignored, as in OpenZFS.
 //!
 //! Learnt from: volumes that `zfs create -V` made, on all layouts. Proved by: the tests below, and
 //! the rounds against OpenZFS.
@@ -15,7 +14,7 @@ use super::Pool;
 use super::volumes::check_volume_size;
 use crate::{Error, Result};
 
-/// The block by which free space is told.
+/// The block size behind the figures of free space.
 const DEFLATE_BLOCK_SIZE: u64 = 128 << 10;
 /// Bytes of a block of pointers, and how many it has.
 const INDIRECT_BLOCK_SIZE: u64 = 128 << 10;
@@ -24,10 +23,10 @@ const POINTERS_PER_INDIRECT: u64 = 1 << 10;
 const MAX_LEVELS: u64 = 7;
 /// So often they are there.
 const METADATA_COPIES: u64 = 2;
-/// Free space is told in sectors of this size.
+/// The sector size behind the figures of free space.
 const SECTOR_SIZE: u64 = 512;
 
-/// What a volume has that is to be, or is.
+/// The sizes of a new or existing volume.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VolumeGeometry {
     /// Its bytes.
@@ -41,7 +40,7 @@ impl VolumeGeometry {
         self.size.checked_div(self.block_size).unwrap_or(0)
     }
 
-    /// What the blocks take that lead to its own.
+    /// The space of the indirect blocks.
     fn metadata_bytes(self) -> u64 {
         let mut blocks = self.block_count();
         let mut pointers = MAX_LEVELS;
@@ -52,7 +51,7 @@ impl VolumeGeometry {
         pointers.saturating_mul(METADATA_COPIES).saturating_mul(INDIRECT_BLOCK_SIZE)
     }
 
-    /// What its blocks take of the space that is told, one of which takes `taken`, where one of the
+    /// The deflated space of its blocks. One block takes `taken`, and one of the
     /// typical size takes `typical`.
     fn deflated_bytes(self, taken: u64, typical: u64) -> u64 {
         let all = u128::from(self.block_count()) * u128::from(taken);
@@ -77,8 +76,8 @@ impl Pool {
         data.saturating_add(shape.metadata_bytes())
     }
 
-    /// Sets what is not an entry in a table: the size of a volume, and a reservation that follows
-    /// it. None: it is another property.
+    /// Sets properties that are not entries in a table: the size of a volume, and the
+    /// refreservation that follows it. None: it is another property.
     pub(super) fn set_volume_property(
         &self,
         name: &str,
@@ -109,7 +108,7 @@ impl Pool {
         Ok(found.and_then(|found| found.value.parse().ok()).unwrap_or(0))
     }
 
-    /// A reservation that was what its size wants follows it.
+    /// A refreservation that matched its size follows it.
     fn resize_volume(&self, name: &str, value: &str) -> Result<()> {
         let volume = self.volume(name)?;
         let wanted = parse_binary(value);
@@ -152,9 +151,9 @@ mod tests {
 
     const SIZE: u64 = 10 << 20;
 
-    /// What `zfs create -V 10M` of OpenZFS 2.3.2 reserves, by the size of blocks.
+    /// The refreservation of `zfs create -V 10M` of OpenZFS 2.3.2, by block size.
     #[test]
-    fn reservations_are_what_openzfs_takes() {
+    fn refreservations_equal_those_of_openzfs() {
         let mirror = [(4, 13_369_344), (8, 13_107_200), (16, 12_582_912), (128, 12_582_912)];
         for (block, reserved) in mirror {
             let shape = VolumeGeometry { size: SIZE, block_size: block << 10 };

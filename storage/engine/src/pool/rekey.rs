@@ -1,4 +1,4 @@
-//! Another user's key for what is encrypted already.
+//! Changes the user's key of encrypted datasets.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::encryption::{
 use super::{Environment, NewDataset, Pool};
 use crate::{Error, Result, keys};
 
-/// What closes the keys of datasets, before and after.
+/// The wrapping keys of datasets, before and after.
 struct KeyChangeParams {
     old_key: Arc<WrappingKey>,
     new_key: Arc<WrappingKey>,
@@ -30,10 +30,9 @@ impl KeyChangeParams {
 }
 
 impl Pool {
-    /// Gives a dataset a user's key of its own, or another one, and so all that have theirs from it.
-    /// Its content stays as it is, and what was written can be opened with the old key no more than
-    /// with any other. `properties` may be keyformat, keylocation and pbkdf2iters; its key must be
-    /// loaded.
+    /// Gives a dataset a user's key of its own, or another one, and so all with the same encryption
+    /// root. Its content stays unchanged; the old key no longer opens it. `properties` may be
+    /// keyformat, keylocation and pbkdf2iters; its key must be loaded.
     pub fn change_key(
         &self,
         dataset: &str,
@@ -46,10 +45,10 @@ impl Pool {
             return Err(encryption_error(dataset, &format!("{other} is not about its key")));
         }
         if options.encryption.is_some() {
-            return Err(encryption_error(dataset, "its cipher stays what it is"));
+            return Err(encryption_error(dataset, "its cipher cannot be changed"));
         }
-        // nobody changes it besides, or makes something below with the old key, or looks for its key
-        // between the change and the moment that the new one is known
+        // no other change, child or key load with the old key may come between the change and the
+        // moment when the new key is known
         self.with_opens_blocked(|| self.change_user_key(dataset, &options, secret))
     }
 
@@ -88,7 +87,7 @@ impl Pool {
         self.store_user_key(dataset, Some(new))
     }
 
-    /// Has an encryption root use the key of what is above it, and so all that have theirs from it.
+    /// Makes an encryption root use its parent's key, and so all with the same root.
     /// Both keys must be loaded.
     pub fn inherit_key(&self, dataset: &str) -> Result<()> {
         self.with_opens_blocked(|| self.inherit_parent_key(dataset))
@@ -102,7 +101,7 @@ impl Pool {
             dataset.rsplit_once('/').map(|(above, _)| self.find_dataset(above)).transpose()?;
         let facts = above.as_ref().map(Dataset::key_info).transpose().map_err(failed)?.flatten();
         let (Some(above), Some(facts)) = (above, facts) else {
-            return Err(encryption_error(dataset, "what is above it is not encrypted"));
+            return Err(encryption_error(dataset, "its parent is not encrypted"));
         };
         let new = loaded_wrapping_key(&above)?;
         let stretching = Pbkdf2Params { salt: facts.salt, iterations: facts.iterations };

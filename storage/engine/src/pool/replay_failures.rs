@@ -1,7 +1,7 @@
 //! Intent logs that could not be done again to their end.
 //!
-//! As OpenZFS has it, that ends the log and not the import: what comes after the record builds on it,
-//! and the rest of the pool is sound. Whoever has the pool must tell the user.
+//! As in OpenZFS, that ends the replay and not the import: later records depend on the failed one,
+//! and the rest of the pool is intact. The caller must report it to the user.
 
 use std::fmt;
 
@@ -23,9 +23,7 @@ impl fmt::Display for ReplayFailure {
         let Self { dataset, seq: record, why } = self;
         write!(
             f,
-            "'{dataset}': its intent log could not be done again from record {record} on ({why}): what was \
-             done to it in the last seconds before the crash is lost, though programs were promised that \
-             it lasts; see whether what they wrote last is there"
+            "'{dataset}': its intent log could not be replayed from record {record} on ({why}); synchronous writes of the last seconds before the crash may be lost: check the files that were written last"
         )
     }
 }
@@ -35,8 +33,8 @@ impl Pool {
         self.0.replay_failures.lock().push(log);
     }
 
-    /// The logs that could not be done again to their end, as far as nobody was told of them yet.
-    /// There may be more when datasets are opened whose keys were not there before.
+    /// The logs that were not replayed completely, as far as they were not reported yet.
+    /// There may be more when datasets are opened whose keys were loaded later.
     pub fn take_replay_failures(&self) -> Vec<ReplayFailure> {
         std::mem::take(&mut *self.0.replay_failures.lock())
     }
@@ -55,7 +53,7 @@ mod tests {
     use posix::NewInode;
 
     #[test]
-    fn a_record_that_cannot_be_done_ends_its_log_and_not_the_import() {
+    fn failed_record_ends_the_replay_not_the_import() {
         let storm = DiskArray::new(&[96 << 20]);
         let pool = create_pool(&storm);
         let fs = pool.filesystem("tank").expect("file system");
@@ -81,6 +79,6 @@ mod tests {
         drop(pool);
         let pool = import(&storm.devices());
         assert!(exists(&pool, "before") && exists(&pool, "later"));
-        assert_eq!(pool.take_replay_failures(), [], "it is given up for good");
+        assert_eq!(pool.take_replay_failures(), [], "it is freed for good");
     }
 }

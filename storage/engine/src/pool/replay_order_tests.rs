@@ -1,5 +1,5 @@
-//! A log has what somebody asked for, and not all that was done before it: what is there after a power
-//! cut must be a state that makes sense all the same.
+//! A log has only the committed changes, and not all earlier ones: the state after a power
+//! cut must be consistent all the same.
 
 use ondisk::acl;
 use posix::acl::{Ace, AceWho, nfs4};
@@ -20,7 +20,7 @@ fn filesystem(pool: &Pool) -> OpenFileSystem {
     pool.filesystem("tank").expect("file system")
 }
 
-/// Makes a file that has nothing to do with others, and asks for it alone.
+/// Creates an unrelated file, and commits only it.
 fn fsync_another_file(pool: &Pool) {
     let other = create_file(pool, "another", &NewInode::default());
     filesystem(pool).fsync(Some(other.get())).expect("fsync");
@@ -53,7 +53,7 @@ fn rename(pool: &Pool, from: &str, (to_dir, to): (ObjectId, &str), kind: RenameM
     fs.rename(&credentials(), &request).expect("rename");
 }
 
-/// What the log could not do again, after a power cut.
+/// The failed replays after a power cut.
 fn replay_after_cut(storm: &DiskArray, pool: Pool) -> (Pool, Vec<String>) {
     let storm = cut_power(storm);
     drop(pool);
@@ -63,7 +63,7 @@ fn replay_after_cut(storm: &DiskArray, pool: Pool) -> (Pool, Vec<String>) {
 }
 
 #[test]
-fn what_flags_of_a_file_forbade_before_is_done_again() {
+fn replay_ignores_file_flags_set_later() {
     let storm = DiskArray::new(&[96 << 20]);
     let pool = create_pool(&storm);
     let [gone, moved, linked, dir] = ["gone", "moved", "linked", "dir"].map(|name| {
@@ -117,12 +117,12 @@ fn posix_acl(rows: &[(u16, u16, u32)]) -> Vec<u8> {
 
 const NO_ID: u32 = u32::MAX;
 
-/// A pool whose files have POSIX ACLs, and whose log has begun.
+/// A pool whose files have POSIX ACLs, and whose log exists.
 fn pool_with_acls(storm: &DiskArray, xattr: &str) -> Pool {
     pool_with_properties(storm, &[("acltype", "posix"), ("xattr", xattr)])
 }
 
-/// A pool with these properties, whose log has begun.
+/// A pool with these properties, whose log exists.
 fn pool_with_properties(storm: &DiskArray, properties: &[(&str, &str)]) -> Pool {
     let pool = create_pool(storm);
     for (property, value) in properties {
@@ -131,7 +131,7 @@ fn pool_with_properties(storm: &DiskArray, properties: &[(&str, &str)]) -> Pool 
     pool.export().expect("export");
     drop(pool);
     let pool = import(&storm.devices());
-    // what the log had is given up with a group, and its first promise comes with the next
+    // the old log is freed with a txg, and the first commit waits for the next
     for name in ["one", "two"] {
         create_file(&pool, name, &NewInode::default());
         filesystem(&pool).fsync(None).expect("fsync");
@@ -141,7 +141,7 @@ fn pool_with_properties(storm: &DiskArray, properties: &[(&str, &str)]) -> Pool 
 }
 
 #[test]
-fn what_is_new_has_the_permissions_that_it_was_made_with() {
+fn new_file_replays_with_its_permissions() {
     let storm = DiskArray::new(&[96 << 20]);
     let pool = pool_with_acls(&storm, "sa");
     let top = root_object(&filesystem(&pool));
@@ -163,7 +163,7 @@ fn what_is_new_has_the_permissions_that_it_was_made_with() {
 }
 
 #[test]
-fn the_mode_that_an_acl_makes_is_promised_with_it() {
+fn mode_of_an_acl_is_logged_with_it() {
     let minimal = [(1, 6, NO_ID), (4, 0, NO_ID), (0x20, 0, NO_ID)];
     let full = [(1, 6, NO_ID), (2, 6, 1001), (4, 0, NO_ID), (0x10, 6, NO_ID), (0x20, 0, NO_ID)];
     for (kept, rows, mode) in [
@@ -191,7 +191,7 @@ fn the_mode_that_an_acl_makes_is_promised_with_it() {
 }
 
 #[test]
-fn who_gets_the_name_of_another_has_its_content() {
+fn rename_over_a_file_commits_its_content() {
     let storm = DiskArray::new(&[96 << 20]);
     for kind in [RenameMode::Replace, RenameMode::Exchange, RenameMode::Whiteout] {
         let pool = create_pool(&storm);

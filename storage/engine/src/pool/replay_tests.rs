@@ -1,4 +1,4 @@
-//! What logs promise is done again, wherever the power fails while it is.
+//! The replay of intent logs, with power cuts at any time.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,10 +42,10 @@ pub(super) fn environment(dirty: u64) -> Environment {
 const MAX_DIRTY: u64 = 64 << 20;
 
 pub(super) fn import(devices: &[Arc<dyn Device>]) -> Pool {
-    import_devices(devices, "tank", &environment(MAX_DIRTY)).expect("taken over")
+    import_devices(devices, "tank", &environment(MAX_DIRTY)).expect("imported")
 }
 
-/// A pool whose log has begun.
+/// A pool whose log exists.
 pub(super) fn create_pool(storm: &DiskArray) -> Pool {
     let drives = vec![PathBuf::from("/disk0")];
     let vdevs = vec![NewVdev { layout: VdevLayout::Single, drives, role: VdevRole::Data }];
@@ -53,7 +53,7 @@ pub(super) fn create_pool(storm: &DiskArray) -> Pool {
     let new = NewPool { name, vdevs, ashift: None, properties, force: false };
     let held = create_on_devices(&new, &storm.devices(), &environment(MAX_DIRTY)).expect("pool");
     held.set_property("tank", "xattr", "sa").expect("set");
-    // the first promise of a log comes with a group
+    // the first commit of a log waits for a txg
     create_file(&held, "first", &NewInode::default());
     held.filesystem("tank").expect("file system").fsync(None).expect("fsync");
     held.sync().expect("group");
@@ -85,7 +85,7 @@ pub(super) fn exists(pool: &Pool, name: &str) -> bool {
     fs.reader().find(name.as_bytes()).expect("a look").is_some()
 }
 
-/// Has the log tell what only others put there.
+/// Adds records to the log that only other systems write.
 pub(super) fn log_record(pool: &Pool, item: Itx) {
     let fs = pool.filesystem("tank").expect("file system");
     let tx = pool.0.spa.begin_tx().expect("group");
@@ -94,11 +94,11 @@ pub(super) fn log_record(pool: &Pool, item: Itx) {
 
 const BLOCK_SIZE: usize = 512;
 const BLOCK_COUNT: usize = 6;
-/// What a step of freeing takes of blocks of that size, and a bit.
+/// A bit more than the blocks that one step frees.
 const SPARSE_STRIDE: u64 = 20 << 20;
 
-/// Promises what takes several transactions when it is done again: attributes of a layout that no
-/// file had before, what is freed in steps, blocks one by one, a file and then its flags.
+/// Logs changes that take several transactions in the replay: attributes of a new layout,
+/// truncations in steps, blocks one by one, a file and then its flags.
 fn pool_with_log(storm: &DiskArray) -> Pool {
     let pool = create_pool(storm);
     for (property, value) in [("recordsize", "512"), ("compression", "off")] {
@@ -154,7 +154,7 @@ fn pool_with_log(storm: &DiskArray) -> Pool {
     pool
 }
 
-/// A file that is made with a flag: FreeBSD's log has them so.
+/// A file that is created with a flag: FreeBSD's log has them.
 fn create_with_flags(dir: ObjectId) -> Create {
     const NODUMP: u32 = 0x100;
     let (crtime, scanstamp) = ([1_700_000_001, 5], [0; 32]);
@@ -178,7 +178,7 @@ fn create_with_flags(dir: ObjectId) -> Create {
     }
 }
 
-/// What is not as it was promised.
+/// The differences from the committed state.
 fn missing_effects(pool: &Pool) -> Vec<String> {
     let fs = pool.filesystem("tank").expect("file system");
     let mut lost: Vec<String> =
@@ -210,13 +210,13 @@ fn missing_effects(pool: &Pool) -> Vec<String> {
 }
 
 #[test]
-fn what_was_promised_is_done_although_the_power_fails_again_and_again_while_it_is() {
+fn replay_survives_repeated_power_cuts() {
     let storm = DiskArray::new(&[96 << 20]);
     let pool = pool_with_log(&storm);
     let storm = cut_power(&storm);
     drop(pool);
     // each transaction has a group of its own
-    let pool = import_devices(&storm.devices(), "tank", &environment(1)).expect("taken over");
+    let pool = import_devices(&storm.devices(), "tank", &environment(1)).expect("imported");
     assert_eq!(missing_effects(&pool), Vec::<String>::new());
     let end = storm.journal().len();
     assert!(end > 300, "few groups: {end}");

@@ -1,6 +1,5 @@
-//! Changes after which a head is no more what it was: it is destroyed, taken back, or called
-//! otherwise. Nobody opens one while such a change is made, and who has one open that is no more
-//! gets errors from then on.
+//! Changes that retire a head: it is destroyed, rolled back, or renamed. No thread opens one
+//! meanwhile, and handles of a head that no longer exists give errors from then on.
 
 use std::collections::HashMap;
 
@@ -75,7 +74,7 @@ impl Pool {
         make()
     }
 
-    /// Gives a head, and so all below it, another name. What is open stays so.
+    /// Renames a head and all its descendants. Open handles stay valid.
     pub(super) fn rename_head_dataset(&self, from: &str, to: &str) -> Result<()> {
         self.find_parent(to)?;
         let (mut files, mut volumes) = (self.0.filesystems.lock(), self.0.volumes.lock());
@@ -99,12 +98,12 @@ impl Pool {
         Ok(())
     }
 
-    /// Writes out what waits of a head, and lets go of it.
+    /// Syncs a head's dirty data, and closes it.
     pub(super) fn close_dataset(&self, name: &str) -> Result<()> {
         self.close_datasets_with(|close| close(name))
     }
 
-    /// Has work done that lets go of heads. Nobody opens one meanwhile.
+    /// Runs work that closes heads. No thread opens one meanwhile.
     pub(super) fn close_datasets_with<T>(
         &self,
         work: impl FnOnce(&mut dyn FnMut(&str) -> Result<()>) -> Result<T>,
@@ -133,7 +132,7 @@ impl Pool {
     }
 }
 
-/// What is open goes by other names.
+/// Renames the open heads.
 fn rename_open<T>(open: &mut HashMap<String, T>, moved: &dyn Fn(&str) -> Option<String>) {
     let all = std::mem::take(open).into_iter();
     open.extend(all.map(|(name, one)| (moved(&name).unwrap_or(name), one)));

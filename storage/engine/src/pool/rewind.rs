@@ -1,10 +1,10 @@
 //! Taking a pool over as it was some groups ago, where its newest state is damaged.
 //!
-//! Each group leaves an uberblock behind, and what it freed is not used again before two more are on
-//! the drives; so two groups back everything should still be there. Farther back it is luck. A state
-//! is gone back to only if all metadata can be read and nothing that it leads to counts as free. What
-//! is written next gets a txg after all that the drives know, so that nobody takes the states that are
-//! given up for newer ones.
+//! Each txg leaves an uberblock behind, and its freed space is not allocated again before two more
+//! are on the drives. So two txgs back everything should still be there; farther back it is luck.
+//! The import rewinds to a state only if all metadata can be read and none of its blocks counts as
+//! free. The next txg is after all that the drives know, so that no later import takes the
+//! discarded states for newer ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,27 +39,27 @@ pub enum Rewind {
     Checkpoint,
 }
 
-/// To where a pool was taken back, or would be.
+/// The state to which a pool was rewound, or would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RewindTarget {
     /// The transaction group.
     pub txg: u64,
     /// When that was written, in seconds since 1970.
     pub time: u64,
-    /// How many seconds of changes are given up.
+    /// The seconds of discarded changes.
     pub lost_seconds: u64,
     /// Whether that is its checkpoint.
     pub checkpoint: bool,
 }
 
 impl RewindTarget {
-    /// What leads there again.
+    /// The vdevs by which it was opened.
     pub const fn as_rewind(&self) -> Rewind {
         if self.checkpoint { Rewind::Checkpoint } else { Rewind::Txg(self.txg) }
     }
 }
 
-/// Lets others see how far the reading has come that comes before a pool is taken back, and stop it.
+/// The progress and cancellation of the rewind probe.
 #[derive(Debug, Default)]
 pub struct RewindProbe {
     current_job: Mutex<Option<(Txg, Arc<Job>)>>,
@@ -86,7 +86,7 @@ impl RewindProbe {
         Some(RewindProgress { txg: txg.get(), bytes_done: bytes, bytes_total: of })
     }
 
-    /// Has it stop: the pool is left as it is.
+    /// Cancels it: the pool is left unchanged.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Release);
         if let Some((_, job)) = &*self.current_job.lock() {
@@ -109,7 +109,7 @@ impl RewindProbe {
     }
 }
 
-/// So many groups are surely not overwritten.
+/// The number of txgs whose blocks are surely not overwritten.
 const RECENT_TXGS: u64 = 2;
 
 /// A pool as of some state.
@@ -137,7 +137,7 @@ pub(super) fn open_with_rewind(
     };
     let pool = match rewind {
         Rewind::No => open(ImportPoint::Newest)?,
-        // what it leads to is kept for it
+        // its blocks are protected by the checkpoint
         Rewind::Checkpoint => open(ImportPoint::Checkpoint)?,
         Rewind::Txg(txg) => judged(ImportPoint::Txg(Txg::new(txg)))?,
         Rewind::Recent => open_newest_valid(candidate, Some(RECENT_TXGS), &judged)?,
@@ -147,7 +147,7 @@ pub(super) fn open_with_rewind(
     Ok(OpenedState { pool, target: rewound })
 }
 
-/// The newest state with which the pool can go on.
+/// The newest state with which the pool can continue.
 fn open_newest_valid(
     candidate: &Candidate,
     most: Option<u64>,
@@ -162,7 +162,7 @@ fn open_newest_valid(
         tried += 1;
         match judged(ImportPoint::Txg(*txg)) {
             Ok(pool) => return Ok(pool),
-            // an older state has no more drives and no other features
+            // an older state has the same drives and features, or fewer
             Err(error) if !matches!(error, Error::DamagedPool { .. }) => return Err(error),
             Err(error) => first = first.or(Some(error)),
         }
@@ -192,7 +192,7 @@ fn rewind_target(candidate: &Candidate, pool: &spa::Pool) -> Option<RewindTarget
     })
 }
 
-/// Whether a pool can go on from a state: all metadata can be read, of the datasets too, and nothing
+/// Whether a pool can continue from a state: all metadata can be read, of the datasets too, and nothing
 /// counts as free that it leads to.
 fn validate_state(pool: &spa::Pool, judging: &RewindProbe, workers: usize) -> Result<()> {
     let damaged = |why: String| Error::DamagedPool { pool: pool.name().to_owned(), why };
@@ -215,7 +215,9 @@ fn validate_state(pool: &spa::Pool, judging: &RewindProbe, workers: usize) -> Re
     match (lost, free, report.double_claimed_bytes, report.out_of_range_count + twice) {
         (0, 0, 0, 0) => Ok(()),
         (0, 0, 0, _) => Err(damaged("its space maps contradict each other".to_owned())),
-        (0, 0, double, _) => Err(damaged(format!("{double} bytes belong to two blocks each"))),
+        (0, 0, double, _) => {
+            Err(damaged(format!("{double} bytes are allocated to two blocks each")))
+        }
         (0, free, ..) => Err(damaged(format!("{free} bytes that are in use count as free"))),
         (lost, ..) => Err(damaged(format!("{lost} blocks of metadata cannot be read"))),
     }

@@ -25,7 +25,7 @@ const DAMAGE_INTERVAL: u64 = 30;
 pub struct ScanResult {
     /// It came to its end.
     pub complete: bool,
-    /// In so many rounds: more than one where room ran short.
+    /// The number of rounds: more than one where space ran short.
     pub rounds: u64,
     /// Blocks that it looked at.
     pub blocks: u64,
@@ -33,9 +33,9 @@ pub struct ScanResult {
     pub read: u64,
     /// Bytes that it wrote to drives that lacked them.
     pub written: u64,
-    /// Blocks that could not be mended.
+    /// Blocks that could not be repaired.
     pub errors: u64,
-    /// What is lost with some of them: files, and which bytes of them.
+    /// The damage by them: files, and their byte ranges.
     pub damage: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ pub enum ScrubRange {
 /// How far a scan has come, or the outcome of the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanStatus {
-    /// What it is for.
+    /// Its kind.
     pub scan: ScanKind,
     /// "scanning", "paused", "finished", "canceled" or "failed".
     pub state: String,

@@ -47,7 +47,7 @@ pub struct SendRequest {
     pub backup: bool,
     /// The holds of the snapshots are sent, too (-h).
     pub holds: bool,
-    /// The receive_resume_token of a stream that was cut (-t): the stream goes on there.
+    /// The receive_resume_token of an interrupted stream (-t): the stream resumes there.
     pub resume: Option<String>,
 }
 
@@ -71,7 +71,7 @@ impl Pool {
         self.send_planned(&plan, out)
     }
 
-    /// Sends what was planned. Returns the bytes of the stream.
+    /// Sends the planned stream. Returns its bytes.
     pub fn send_planned(&self, plan: &SendPlan, out: &mut dyn Write) -> Result<u64> {
         let mut writer = StreamWriter::new(out);
         let failed = |error: send::Error| send_error(plan.name(), &error);

@@ -1,4 +1,4 @@
-//! What a send will send: the snapshots in their order, the list of a compound stream, and estimates.
+//! The plan of a send: the snapshots in their order, the list of a compound stream, and estimates.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// Bytes of a record, and of a block pointer.
 const RECORD: u64 = 312;
 const POINTER: u64 = 128;
-/// Properties that say how a dataset is encrypted. The receiver has its own.
+/// Properties about encryption. The receiver has its own.
 const KEY_PROPERTIES: [&str; 4] = ["keylocation", "keyformat", "encryption", "pbkdf2iters"];
 
 /// A send that was checked. Its snapshots are not destroyed while this lives.
@@ -207,7 +207,7 @@ impl Pool {
         };
         for head in in_origin_order(heads)? {
             let Some(chosen) = choose_snapshots(&head, &range, request)? else { continue };
-            // the list has what is left out, so that a receiver does not take it for destroyed
+            // the list includes skipped ones, so that a receiver does not take them for destroyed
             let name = head.name();
             let is_excluded = |above: &String| {
                 name.strip_prefix(above.as_str())
@@ -263,7 +263,7 @@ struct Range<'a> {
     to: &'a str,
     /// The txg of the top file system's last snapshot.
     to_txg: Txg,
-    /// Those between, too.
+    /// Include the snapshots between.
     all: bool,
 }
 
@@ -344,7 +344,7 @@ fn check_range_base(request: &SendRequest, top: &Dataset) -> Result<()> {
     Ok(())
 }
 
-/// The file systems in such an order that a clone follows its origin.
+/// The file systems in an order in which each clone follows its origin.
 fn in_origin_order(heads: Vec<Dataset>) -> Result<Vec<Dataset>> {
     let known: BTreeSet<String> = heads.iter().map(Dataset::name).collect();
     let (mut done, mut ordered) = (BTreeSet::new(), Vec::new());
@@ -406,7 +406,7 @@ fn packaged(
         } else {
             dataset.local_properties()?
         };
-        // a raw stream tells where the sender has the key
+        // a raw stream has the sender's keylocation
         let is_sent =
             |name: &str| !KEY_PROPERTIES.contains(&name) || (request.raw && name == "keylocation");
         let all = all.into_iter().filter(|(name, _)| is_sent(name));

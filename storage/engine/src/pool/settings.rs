@@ -47,7 +47,7 @@ pub(super) fn block_settings(dataset: &Dataset) -> StorageSettings {
             "none" => RedundantMetadata::None,
             _ => RedundantMetadata::All,
         },
-        // the intent log is to have it at once, and takes it from memory
+        // the intent log needs it at once, and takes it from memory
         write_through: sync_policy(dataset).sync != SyncMode::Always,
         key: dataset.key().ok().flatten(),
         ..StorageSettings::default()
@@ -68,8 +68,7 @@ fn parse_checksum(word: &str) -> Checksum {
     }
 }
 
-/// By which checksum blocks are deduplicated. Whether they are compared besides (`,verify`) is told
-/// apart.
+/// The checksum of deduplication. Its `,verify` is returned separately.
 fn parse_dedup(word: &str) -> Option<Checksum> {
     match word.strip_suffix(",verify").unwrap_or(word) {
         "on" | "verify" => Some(Checksum::Sha256),
@@ -99,7 +98,7 @@ fn parse_zstd_level(level: &str) -> i32 {
     }
 }
 
-/// How promises are kept, whether anything may be changed, and whether snapshots are shown.
+/// The policy of sync requests, whether it is read-only, and whether snapshots are shown.
 pub(super) fn sync_policy(dataset: &Dataset) -> SyncPolicy {
     SyncPolicy {
         sync: match property_value(dataset, "sync").as_str() {
@@ -146,7 +145,7 @@ fn acl_policy(dataset: &Dataset) -> AclPolicy {
     }
 }
 
-/// How its files are written. What the pool's features allow stays as in `before`.
+/// The write settings of its files. Those of the pool's features stay as in `before`.
 pub(super) fn write_settings(dataset: &Dataset, before: &zpl::WriteSettings) -> zpl::WriteSettings {
     let record = property_number(dataset, "recordsize").and_then(|size| size.try_into().ok());
     let slots = match property_value(dataset, "dnodesize").as_str() {

@@ -1,4 +1,4 @@
-//! Looking at the datasets of a held pool, for those who share its files.
+//! Reads the datasets of an imported pool, for file protocols.
 
 use super::{Pool, settings};
 use crate::files::{DatasetSpace, FileSystemReader, ReadOptions};
@@ -7,22 +7,22 @@ use crate::{Error, Result};
 /// A snapshot of a file system.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Snapshot {
-    /// Its name behind the `@`.
+    /// Its name after the `@`.
     pub name: String,
-    /// The number of its object set: tells it from another that had its name before.
+    /// The number of its object set: distinguishes it from an earlier one of its name.
     pub id: u64,
     /// Its guid, which stays the same when the pool is imported elsewhere.
     pub guid: u64,
     /// When it was taken, in seconds since 1970.
     pub created: u64,
-    /// The txg in which it was taken: tells which of two is older.
+    /// The txg in which it was taken: orders snapshots by age.
     pub txg: u64,
 }
 
 /// A bookmark of a file system or volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bookmark {
-    /// Its name behind the `#`.
+    /// Its name after the `#`.
     pub name: String,
     /// The guid of its snapshot.
     pub guid: u64,
@@ -106,8 +106,8 @@ impl Pool {
         Ok(heads.find(|head| head.guid().get() == guid).map(|head| head.name()))
     }
 
-    /// The files of a snapshot by its full name, or those of a file system as the last group on the
-    /// drives has them.
+    /// The files of a snapshot by its full name, or those of a file system as of the last synced
+    /// txg.
     pub fn synced_reader(&self, name: &str) -> Result<FileSystemReader> {
         let _pin = self.pin();
         let dataset = self.find_dataset(name)?;
@@ -127,8 +127,7 @@ impl Pool {
         Ok(files)
     }
 
-    /// What a dataset takes and may still take, as the last group on the drives has it; zeros
-    /// where that cannot be told.
+    /// The used and available space of a dataset, as of the last synced txg; zeros if unknown.
     pub fn space(&self, dataset: &str) -> DatasetSpace {
         let _pin = self.pin();
         let Ok(found) = self.find_dataset(dataset) else { return DatasetSpace::default() };

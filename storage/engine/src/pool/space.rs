@@ -1,4 +1,4 @@
-//! What may still be written to a file system: by the pool, by its quotas and its owners'.
+//! The space available to a file system: by the pool, by its quotas and its owners'.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,19 +10,19 @@ use spa::{ActivePool, OpenDataset};
 use units::{MinusOrZero, Txg};
 use zpl::{Error, SpaceNeed};
 
-/// So many groups at most are written to find room: what was freed can be used again after two.
+/// The most txgs that are synced to find space: freed space can be allocated again after two.
 const MAX_SYNCED_TXGS: usize = 4;
 
-/// So many bytes may lie beyond a quota: as a rule less than a single write, as all is on the drives
-/// before what is left is looked at.
+/// The most bytes beyond a quota: usually less than a single write, because everything is synced
+/// before the check.
 const QUOTA_OVERSHOOT: u64 = 4 << 20;
 
-/// Whoever had a removed file open may have let go of it a moment ago, and it is being freed: that
-/// long that is waited for, in steps, before a quota is told to be used up.
+/// A removed open file may just have been closed, and its space is being freed: the check waits
+/// this long, in steps, before it reports an exceeded quota.
 const UNLINKED_WAIT: Duration = Duration::from_millis(250);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What was last known of a file system's room.
+/// The last known space of a file system.
 #[derive(Default)]
 pub(super) struct SpaceCheck(Mutex<Option<(Txg, SpaceState)>>);
 
@@ -34,8 +34,8 @@ struct SpaceState {
 }
 
 impl SpaceCheck {
-    /// Refuses what there is no room for. Near a limit all that waits is written first, so that
-    /// nothing is counted that was only guessed.
+    /// Refuses changes without space. Near a limit all dirty data is synced first, so that
+    /// no estimate counts.
     pub(super) fn check_space(
         &self,
         active: &ActivePool,
@@ -64,7 +64,7 @@ impl SpaceCheck {
             }
             match known.space.is_quota {
                 true if !fits_quota(known.space, need) => return Err(Error::OverQuota { objset }),
-                // what is shared takes nothing of the pool
+                // a clone takes no new space of the pool
                 false if known.space.bytes < need.bytes => return Err(Error::NoSpace { objset }),
                 _ => {}
             }

@@ -1,8 +1,8 @@
 //! Hot spares that stand in for failed drives.
 //!
-//! The daemon asks twice in a row which drives failed ([`Pool::failed_drives`]) and has spares attached to
-//! those that it found both times ([`Pool::activate_spares`]). A resilver then writes all that the failed
-//! drive held.
+//! The daemon checks twice in a row which drives failed ([`Pool::failed_drives`]) and has spares
+//! attached to those that it found both times ([`Pool::activate_spares`]). A resilver then writes
+//! the data of the failed drive.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How a held pool is.
+//! The status of an imported pool.
 
 use ondisk::label::{VdevConfig, VdevKind};
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use super::{
 pub struct PoolStatus {
     /// Its name.
     pub name: String,
-    /// Its identity.
+    /// Its guid.
     pub guid: u64,
     /// ONLINE, DEGRADED or SUSPENDED; UNAVAIL of one that is known and cannot be had.
     pub state: String,
@@ -27,9 +27,9 @@ pub struct PoolStatus {
     pub allocated: u64,
     /// How broken up the free space of its data vdevs is, 0 to 100; none: it is not known.
     pub fragmentation: Option<u64>,
-    /// How many times 1 % of what deduplication stores is referred to: 100 if it saves nothing.
+    /// The dedup ratio times 100: 100 if it saves nothing.
     pub dedup_ratio: u64,
-    /// What deduplication stores, by how often it is referred to.
+    /// Deduplication statistics by reference count.
     #[serde(default)]
     pub dedup: Vec<DedupBucket>,
     /// Why it is suspended or cannot be had, if so.
@@ -48,10 +48,10 @@ pub struct PoolStatus {
     /// Its checkpoint, if it has one or discards one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<CheckpointStatus>,
-    /// Drives whose requests take far longer of late than those of their siblings.
+    /// Drives whose recent requests take far longer than those of their siblings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slow_drives: Vec<SlowDrive>,
-    /// Whether a drive that is there lacks what was written while it failed or was away.
+    /// Whether a drive lacks data that was written while it failed or was missing.
     #[serde(default)]
     pub needs_resilver: bool,
     /// Its top-level vdevs.
@@ -71,14 +71,14 @@ pub struct VdevStatus {
     pub name: String,
     /// The number that it has in the pool and in labels.
     pub guid: u64,
-    /// ONLINE, DEGRADED or UNAVAIL; of a drive that cannot be written FAULTED, or REMOVED where it went away,
-    /// or OFFLINE where a command took it out of service; of a spare AVAIL or INUSE.
+    /// ONLINE, DEGRADED or UNAVAIL; of a drive that cannot be written FAULTED, or REMOVED if it
+    /// went away, or OFFLINE if a command took it out of service; of a spare AVAIL or INUSE.
     pub state: String,
     /// How many times it could not be read.
     pub read_errors: u64,
     /// How many times it could not be written.
     pub write_errors: u64,
-    /// How many times what it gave was wrong.
+    /// The number of checksum errors.
     pub checksum_errors: u64,
     /// How many requests took longer than half a minute.
     #[serde(default)]
@@ -89,7 +89,7 @@ pub struct VdevStatus {
     /// The same of telling it which space is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trim: Option<VdevActivity>,
-    /// What it is for: "log", "special", "dedup"; nothing for data.
+    /// Its allocation class: "log", "special", "dedup"; empty for data.
     pub class: Option<String>,
     /// Of a top-level vdev: bytes in it, parity included; of a drive: its bytes.
     pub size: u64,
@@ -107,11 +107,11 @@ pub struct VdevStatus {
     pub children: Vec<Self>,
 }
 
-/// What deduplication stores of which there are about as many references. Sizes are as objects see them
-/// (`lsize`), compressed (`psize`), and on the drives (`dsize`).
+/// Deduplicated blocks with about equal reference counts. Sizes are logical (`lsize`), compressed
+/// (`psize`), and allocated (`dsize`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DedupBucket {
-    /// So many references there are at least, and less than twice as many.
+    /// The least reference count; the class ends at twice as many.
     pub references: u64,
     /// Blocks that are stored, and their lsize, psize and dsize.
     pub allocated: [u64; 4],
@@ -204,7 +204,8 @@ impl VdevStatus {
     }
 }
 
-/// What stands in a drive's table of what goes over it: the state, the byte where it goes on, the time.
+/// An entry of a drive's ZAP about an activity: the state, the offset at which it continues, the
+/// time.
 const INITIALIZE_KEYS: [&str; 3] = [
     "com.delphix:vdev_initialize_state",
     "com.delphix:next_offset_to_initialize",

@@ -43,14 +43,14 @@ pub struct StreamHeader {
     pub from_guid: u64,
     /// The base is the origin of a clone.
     pub is_clone: bool,
-    /// The stream goes on where another was cut.
+    /// The stream resumes an interrupted one.
     pub is_resuming: bool,
 }
 
 /// The BEGIN record of a snapshot's stream, checked, and its payload.
 pub(super) struct BegunStream {
     pub(super) begin: Begin,
-    /// Where the stream goes on that was cut.
+    /// The position at which the stream resumes.
     pub(super) resume: Option<ResumePoint>,
     /// The wrapped key, in a raw stream.
     pub(super) keydata: Option<CryptKeydata>,

@@ -7,19 +7,19 @@ use zil::IntentLog;
 
 use super::{Pool, settings};
 
-/// When what was done is made to outlast a power cut (the property sync).
+/// When changes are made durable (the property sync).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum SyncMode {
-    /// When somebody asks (standard).
+    /// At sync requests (standard).
     #[default]
     Standard,
-    /// Each time, before it is said to be done (always).
+    /// After each change, before it returns (always).
     Always,
-    /// With its group, whoever asks (disabled).
+    /// With its txg; sync requests are ignored (disabled).
     Disabled,
 }
 
-/// Whether `.zfs` is there (the property snapdir).
+/// Whether `.zfs` is visible (the property snapdir).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Snapdir {
     /// It is, but is not listed (hidden).
@@ -58,7 +58,7 @@ impl SharedSyncPolicy {
         *self.0.read()
     }
 
-    /// Has it changed otherwise from now on.
+    /// Sets the policy.
     pub(super) fn update(&self, now: SyncPolicy, log: &IntentLog) {
         log.set_throughput(now.is_logbias_throughput);
         *self.0.write() = now;
@@ -66,8 +66,7 @@ impl SharedSyncPolicy {
 }
 
 impl Pool {
-    /// How a dataset is to be changed: as its properties say, and not at all in a pool that is looked at
-    /// only.
+    /// The policy of a dataset: by its properties, and read-only in a read-only pool.
     pub(super) fn sync_policy(&self, dataset: &Dataset) -> SyncPolicy {
         let manner = settings::sync_policy(dataset);
         SyncPolicy { read_only: manner.read_only || self.is_read_only(), ..manner }

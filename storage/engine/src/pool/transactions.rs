@@ -1,4 +1,4 @@
-//! Where the transactions of file systems come from, and where their promises go.
+//! The source of file systems' transactions, and the receiver of their log records.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,7 +23,7 @@ pub(super) struct FileSystemTransactions {
     pub(super) dataset: Arc<OpenDataset>,
     pub(super) log: Arc<IntentLog>,
     pub(super) environment: Environment,
-    /// What may still be written.
+    /// The available space.
     pub(super) space: SpaceCheck,
     /// How it is changed.
     pub(super) sync_policy: SharedSyncPolicy,
@@ -34,7 +34,7 @@ pub(super) struct FileSystemTransactions {
 /// The record of the intent log that is being replayed.
 #[derive(Default)]
 pub(super) struct ReplayState {
-    /// One more than its number; 0: there is none, what is done now is new.
+    /// The record's number plus one; 0: none, the change is new.
     next_seq: AtomicU64,
     /// It can be done once more.
     is_repeatable: AtomicBool,
@@ -52,8 +52,9 @@ impl ReplayState {
         self.next_seq.load(Ordering::Acquire) != 0
     }
 
-    /// The last record that is done once a transaction is on the drives; none: nothing is replayed. What
-    /// may take several, and can be done once more, is done for sure with those of the next one.
+    /// The last record that is replayed when a transaction is on the drives; none: nothing is
+    /// replayed. A repeatable record of several transactions counts as replayed with those of the
+    /// next one.
     fn replayed_seq(&self, need: &SpaceNeed) -> Option<u64> {
         let seq = self.next_seq.load(Ordering::Acquire).checked_sub(1)?;
         let is_last = !need.is_preparation && !self.is_repeatable.load(Ordering::Acquire);
@@ -68,11 +69,13 @@ impl FileSystemTransactions {
         if self.dataset.is_retired() {
             return Err(Error::Stopped { objset });
         }
-        // what the log promised was judged when it was promised
+        // the logged changes were checked before they were logged
         if !self.replay.is_active() {
             if self.sync_policy.current().read_only {
                 return Err(Error::ReadOnly { objset });
             }
+            // Rule: wait for space before the hold. A thread that waited within a hold would stop the sync
+            // that frees the space.
             self.space.check_space(&self.spa, &self.dataset, need)?;
         }
         if need.freed_blocks > 0 {
@@ -107,7 +110,7 @@ impl Transactions for FileSystemTransactions {
             return;
         }
         let item = match promise {
-            // its bytes are read from the file when somebody asks for them to be kept
+            // its bytes are read from the file at the commit
             LogRecord::Write { object, offset, bytes } => {
                 let length = units::to_u64(bytes.len());
                 let (pointer, data) = (Blkptr::EMPTY, None);

@@ -12,19 +12,19 @@ use crate::{Error, Result};
 /// The newest version that counts no features.
 const NEWEST_LEGACY_VERSION: u64 = 28;
 
-/// What a pool could be upgraded to.
+/// The possible upgrades of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpgradeStatus {
     /// The pool.
     pub name: String,
     /// Its version: 1 to 28, or 5000 with feature flags.
     pub version: u64,
-    /// Features that are known here and that it has not enabled, but for those that its `compatibility`
-    /// leaves out.
+    /// Known features that it has not enabled, without those that its `compatibility`
+    /// excludes.
     pub disabled: Vec<String>,
 }
 
-/// What an upgrade did.
+/// The result of an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpgradeResult {
     /// The version before.
@@ -55,7 +55,7 @@ impl Pool {
         self.0.spa.set_pool_guid(wanted.map(Guid::new)).map(Guid::get).map_err(failed)
     }
 
-    /// What it could be upgraded to.
+    /// The possible upgrades.
     pub fn upgrade_status(&self) -> Result<UpgradeStatus> {
         let disabled = self.disabled_features()?;
         Ok(UpgradeStatus {
@@ -91,7 +91,7 @@ impl Pool {
         Ok(UpgradeResult { old_version, new_version, enabled })
     }
 
-    /// Features that are known here and not enabled, but for those that `compatibility` leaves out.
+    /// Known features that are not enabled, without those that `compatibility` excludes.
     fn disabled_features(&self) -> Result<Vec<&'static Feature>> {
         let kept_to = self.0.spa.config().compatibility;
         let allowed = kept_to.map(|sets| compatibility::allowed_features(&sets)).transpose()?;
@@ -117,5 +117,7 @@ fn check_version(wanted: u64) -> Result<u64> {
     if wanted == FEATURES_VERSION || (1..=NEWEST_LEGACY_VERSION).contains(&wanted) {
         return Ok(wanted);
     }
-    Err(Error::Usage { what: format!("'{wanted}' is no version of pools: it is 1 to 28, or 5000") })
+    Err(Error::Usage {
+        what: format!("'{wanted}' is not a version of pools: it is 1 to 28, or 5000"),
+    })
 }

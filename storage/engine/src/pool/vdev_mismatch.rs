@@ -1,6 +1,6 @@
-//! Whether the drives and vdevs of a pool that is to be are alike enough. What is not alike works,
-//! but seldom is meant: the smallest drive of a vdev counts for all, and the weakest vdev decides
-//! what the pool bears.
+//! Checks that the drives and vdevs of a new pool are similar enough. Others work, but are seldom
+//! intended: the smallest drive of a vdev limits all, and the weakest vdev decides the pool's
+//! redundancy.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use spa::vdev_layout::{VdevLayout, VdevRole};
 use super::{NewPool, NewVdev};
 use crate::{Error, Result};
 
-/// Bytes by which drives of one vdev may differ: those of one make are not all the same.
+/// Bytes by which drives of one vdev may differ: those of one model are not all equal.
 const SIZE_TOLERANCE: u64 = 16 << 20;
 
-/// Refuses what is not alike.
+/// Refuses dissimilar vdevs.
 pub(super) fn check_new_pool(new: &NewPool, devices: &[Arc<dyn Device>]) -> Result<()> {
     check_widths(new)?;
     check_kinds(new.vdevs.iter().flat_map(|vdev| &vdev.drives))?;
@@ -28,14 +28,14 @@ pub(super) fn check_new_pool(new: &NewPool, devices: &[Arc<dyn Device>]) -> Resu
     Ok(())
 }
 
-/// Refuses a vdev whose drives are not alike.
+/// Refuses a vdev of dissimilar drives.
 pub(super) fn check_vdev(vdev: &NewVdev, devices: &[Arc<dyn Device>]) -> Result<()> {
     check_kinds(&vdev.drives)?;
     check_sizes(vdev, devices)
 }
 
 fn mismatch_error(what: &str) -> Error {
-    Error::Usage { what: format!("{what}; use -f if that is meant") }
+    Error::Usage { what: format!("{what}; use -f if that is intended") }
 }
 
 /// All mirrors are as wide, and all raidz; dRAIDs hide their width behind their groups.

@@ -9,8 +9,8 @@ use super::open_volumes::DatasetHold;
 use super::{Pool, settings};
 use crate::{Error, Result, files};
 
-/// A snapshot of a volume, open for reading. As long as it is open, `zfs destroy` of it, and of its volume, says that
-/// it is busy, and its key stays loaded.
+/// A snapshot of a volume, open for reading. While it is open, `zfs destroy` of it, and of its
+/// volume, reports it as busy, and its key stays loaded.
 pub struct VolumeSnapshot {
     volume: zvol::Volume,
     guid: u64,
@@ -46,7 +46,7 @@ impl VolumeSnapshot {
         self.spa.txgs().is_stopped()
     }
 
-    /// Reads from byte `offset` on. Returns the number of bytes, less than asked for at the end.
+    /// Reads from byte `offset` on. Returns the number of bytes, less than requested at the end.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> files::Result<usize> {
         Ok(self.volume.read(offset, into)?)
     }
@@ -67,7 +67,7 @@ impl VolumeSnapshot {
 impl Pool {
     /// Opens a snapshot of a volume by its full name.
     pub fn open_volume_snapshot(&self, name: &str) -> Result<VolumeSnapshot> {
-        // destroying takes this lock too, so that the snapshot is there until it is held
+        // destroying takes this lock too, so that the snapshot exists until it is held
         let _open = self.0.volumes.lock();
         let _pin = self.pin();
         let dataset = self.find_dataset(name)?;

@@ -23,7 +23,7 @@ use super::sync_policy::{SharedSyncPolicy, SyncMode};
 use super::{NewDataset, Pool, settings};
 use crate::{Error, Result, files};
 
-/// A volume of a held pool. Cheap to clone.
+/// A volume of an imported pool. Cheap to clone.
 #[derive(Clone)]
 pub struct OpenVolume(Arc<Inner>);
 
@@ -43,11 +43,11 @@ type Watchers = Mutex<Vec<Weak<dyn Fn() + Send + Sync>>>;
 
 /// The largest block of pools without the feature large_blocks.
 const OLD_MAX_BLOCK_SIZE: u32 = 128 << 10;
-/// What a write may take of metadata.
+/// The metadata share of a write's space.
 const METADATA_ALLOWANCE: u64 = 128 << 10;
 
 impl OpenVolume {
-    /// Tells it from another that had its name before.
+    /// Distinguishes it from an earlier volume of its name.
     pub fn guid(&self) -> u64 {
         self.0.guid
     }
@@ -66,7 +66,7 @@ impl OpenVolume {
         self.0.volume.block_size()
     }
 
-    /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
+    /// Reads from byte `offset` on; returns the number of bytes, less than requested at the end.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> files::Result<usize> {
         Ok(self.0.volume.read(offset, into)?)
     }
@@ -84,7 +84,7 @@ impl OpenVolume {
         self.flush_if_sync_always()
     }
 
-    /// What is in a range is of no use any more.
+    /// Discards a range.
     pub fn discard(&self, range: std::ops::Range<u64>) -> files::Result<()> {
         self.check_write(SpaceNeed { frees_space: true, ..SpaceNeed::default() })?;
         self.0.volume.discard(range)?;
@@ -196,7 +196,7 @@ impl Pool {
         if !sparse {
             let reserved =
                 self.volume_refreservation(VolumeGeometry { size, block_size: block_size.into() });
-            // what is asked for itself counts
+            // the properties set here count
             let asked = |(name, _): &(String, String)| name == "refreservation";
             if !new.properties.iter().any(asked) {
                 new.properties.push(("refreservation".to_owned(), reserved.to_string()));
@@ -205,7 +205,8 @@ impl Pool {
         self.with_opens_blocked(|| self.create_volume_locked(new, shape, secret))
     }
 
-    /// Makes a volume whose properties are clear. The key above stays what it is until this returns.
+    /// Creates a volume with validated properties. The lock keeps the parent's key until this
+    /// returns.
     fn create_volume_locked(
         &self,
         mut new: NewDataset,
@@ -239,8 +240,8 @@ impl Pool {
         self.store_user_key(&name, user)
     }
 
-    /// Whether the pool has what such blocks take. Nothing could be written to the volume otherwise,
-    /// nor to the pool then.
+    /// Whether the pool has the features of such blocks. Nothing could be written to the volume
+    /// otherwise, nor to the pool then.
     pub(super) fn check_large_blocks(&self, name: &str, block_size: u32) -> Result<()> {
         if block_size <= OLD_MAX_BLOCK_SIZE || has_feature(&self.0.spa.synced_mos(), "large_blocks")
         {
@@ -255,7 +256,7 @@ impl Pool {
         self.volume_from(&mut self.0.volumes.lock(), name)
     }
 
-    /// The same, among those that were opened before.
+    /// The same, among the open ones.
     pub(super) fn volume_from(
         &self,
         open: &mut HashMap<String, OpenVolume>,
@@ -268,7 +269,7 @@ impl Pool {
         let failed = |error: dsl::Error| Error::from_dsl_error(name, &error);
         let Some(id) = dataset.id().filter(|_| !dataset.is_snapshot()) else {
             return Err(Error::Usage {
-                what: format!("'{name}' is no volume that can be changed"),
+                what: format!("'{name}' is not a volume that can be changed"),
             });
         };
         if dataset.key_status().map_err(failed)? == Some(dsl::KeyStatus::Unavailable) {
@@ -310,7 +311,7 @@ impl Pool {
 }
 
 impl Pool {
-    /// Tells open volumes what their properties are now.
+    /// Passes the present properties to open volumes.
     pub(super) fn refresh_volumes(&self) {
         let open: Vec<(String, OpenVolume)> =
             self.0.volumes.lock().iter().map(|(name, open)| (name.clone(), open.clone())).collect();

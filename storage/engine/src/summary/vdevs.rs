@@ -93,7 +93,7 @@ fn redundancy(config: &VdevConfig) -> usize {
     }
 }
 
-/// What a vdev lacks, if it is more than it can do without.
+/// The missing children of a vdev, if they exceed its redundancy.
 pub(crate) fn unavailable_vdev(
     config: &VdevConfig,
     candidate: &Candidate,

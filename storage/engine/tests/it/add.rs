@@ -1,4 +1,4 @@
-//! Vdevs that are added to a pool in use: of every layout and class, with what was there before.
+//! Adding vdevs to a pool in use: of every layout and class, with existing data.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -151,7 +151,7 @@ fn nothing_is_touched_when_add_is_refused() {
 }
 
 #[test]
-fn power_cuts_leave_the_pool_with_or_without_the_new_vdev() {
+fn power_cut_leaves_vdev_added_or_not() {
     let storm = DiskArray::new(&[64 << 20; 4]);
     let drives: Vec<PathBuf> = (0..4).map(|index| format!("/disk{index}").into()).collect();
     let vdevs = vec![vdev(VdevLayout::Mirror, &drives[..2], VdevRole::Data)];
@@ -192,7 +192,7 @@ fn import_after_cut(storm: &DiskArray, at: usize) -> Pool {
 }
 
 #[test]
-fn power_cuts_leave_the_pool_with_or_without_its_log() {
+fn power_cut_leaves_log_added_or_not() {
     let storm = DiskArray::new(&[64 << 20; 2]);
     let new = [
         vdev(VdevLayout::Single, &["/disk0".into()], VdevRole::Data),
@@ -223,7 +223,7 @@ fn power_cuts_leave_the_pool_with_or_without_its_log() {
 }
 
 #[test]
-fn power_cuts_leave_a_vdev_as_it_was_or_expanded() {
+fn power_cut_leaves_vdev_expanded_or_not() {
     let storm = DiskArray::new(&[64 << 20, 160 << 20]);
     let new = [vdev(VdevLayout::Single, &["/disk0".into()], VdevRole::Data)];
     let devices = storm.devices();

@@ -1,5 +1,5 @@
-//! Drives of the read cache, and spares: what the memory cannot hold comes from the cache drive,
-//! nothing that is wrong there is ever seen, and without it the pool goes on.
+//! Cache drives and spares: reads that miss the memory come from the cache drive, wrong blocks on
+//! it are never returned, and the pool works without it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::test_pool::{TempDir, check_pool, environment, read_file, write_file};
 
 const DRIVE_SIZE: u64 = 192 << 20;
 const FILE_SIZE: u32 = 24 << 20;
-/// Drives of a gigabyte and more keep a log of what they hold.
+/// Drives of a gigabyte and more keep a log of their blocks.
 const PERSISTENT_SIZE: u64 = 1200 << 20;
 
 /// A world that has far less memory than the file.
@@ -49,7 +49,7 @@ fn import(folder: &TempDir) -> Pool {
     engine::pool::import(&[folder.path().into()], "tank", false, &small_environment()).unwrap()
 }
 
-/// Reads the file piece by piece, which must be right, while what was read goes to the cache drive.
+/// Reads the file in pieces and checks them, while the read blocks go to the cache drive.
 fn read_and_feed(pool: &Pool, dataset: &str) {
     let fs = pool.filesystem(dataset).unwrap();
     let file = fs.reader().find(b"file").unwrap().unwrap();
@@ -62,7 +62,7 @@ fn read_and_feed(pool: &Pool, dataset: &str) {
     }
 }
 
-/// What came while something was done.
+/// The reads from the cache drive during an operation.
 fn counts_during(pool: &Pool, work: impl FnOnce()) -> CacheCounts {
     let before = pool.cache_counts();
     work();
@@ -82,7 +82,7 @@ fn assert_clean(folder: &TempDir) {
 }
 
 #[test]
-fn what_the_memory_cannot_hold_comes_from_the_cache_drive() {
+fn reads_beyond_memory_come_from_the_cache_drive() {
     let (folder, path) = create_pool("cached", 96 << 20);
     let pool = import(&folder);
     let first = counts_during(&pool, || read_and_feed(&pool, "tank"));
@@ -100,7 +100,7 @@ fn what_the_memory_cannot_hold_comes_from_the_cache_drive() {
     assert_clean(&folder);
 }
 
-/// What OpenZFS's tool says of the drive; none where it is not installed.
+/// The output of zdb for the drive; none if it is not installed.
 fn zdb_label(path: &std::path::Path) -> Option<String> {
     let output = fixtures::zdb_command().arg("-lll").arg(path).output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -112,7 +112,7 @@ fn zdb_number(text: &str, name: &str) -> u64 {
 }
 
 #[test]
-fn zdb_knows_what_a_cache_drive_holds_and_it_is_found_again() {
+fn zdb_reads_the_cache_and_import_restores_it() {
     let (folder, path) = create_pool("found-again", PERSISTENT_SIZE);
     let pool = import(&folder);
     read_and_feed(&pool, "tank");
@@ -138,7 +138,7 @@ fn zdb_knows_what_a_cache_drive_holds_and_it_is_found_again() {
 }
 
 #[test]
-fn a_pool_goes_on_without_its_cache_drive() {
+fn pool_works_without_its_cache_drive() {
     let (folder, path) = create_pool("without", 96 << 20);
     let pool = import(&folder);
     read_and_feed(&pool, "tank");
@@ -180,7 +180,7 @@ fn storm_pool() -> (DiskArray, Pool) {
 }
 
 #[test]
-fn what_is_wrong_on_a_cache_drive_is_never_seen() {
+fn wrong_cache_blocks_are_never_returned() {
     let (storm, pool) = storm_pool();
     write_file(&pool, "tank", "file", &noise_bytes(1, FILE_SIZE));
     pool.sync().unwrap();
@@ -208,7 +208,7 @@ fn what_is_wrong_on_a_cache_drive_is_never_seen() {
 }
 
 #[test]
-fn errors_of_one_drive_are_counted_anew() {
+fn errors_of_one_drive_are_cleared() {
     let (storm, pool) = storm_pool();
     write_file(&pool, "tank", "file", &noise_bytes(1, FILE_SIZE));
     pool.sync().unwrap();
@@ -234,7 +234,7 @@ fn errors_of_one_drive_are_counted_anew() {
 }
 
 #[test]
-fn a_power_cut_leaves_the_pool_as_it_was_promised() {
+fn committed_data_survives_with_a_cache_drive() {
     let (storm, held) = storm_pool();
     write_file(&held, "tank", "file", &noise_bytes(1, FILE_SIZE));
     held.sync().unwrap();
@@ -262,7 +262,7 @@ fn a_power_cut_leaves_the_pool_as_it_was_promised() {
 }
 
 #[test]
-fn a_dataset_keeps_off_the_cache_drive_what_its_property_says() {
+fn secondarycache_limits_the_cached_blocks() {
     let (storm, held) = storm_pool();
     for (name, value) in [("tank/none", "none"), ("tank/meta", "metadata"), ("tank/all", "all")] {
         let properties = vec![("secondarycache".to_owned(), value.to_owned())];
@@ -289,7 +289,7 @@ fn a_dataset_keeps_off_the_cache_drive_what_its_property_says() {
 }
 
 #[test]
-fn what_is_encrypted_stays_so_on_a_cache_drive() {
+fn cache_drive_holds_ciphertext() {
     let (storm, pool) = storm_pool();
     let properties = [("encryption", "on"), ("keyformat", "passphrase"), ("checksum", "sha512")];
     let properties = properties.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
@@ -351,7 +351,7 @@ fn cache_drives_and_spares_come_and_go() {
     held.export().unwrap();
     drop(held);
     assert_clean(&folder);
-    // what was let go is nobody's
+    // a removed drive is unused
     let free = folder.path().join("../free.img");
     std::fs::rename(&drives[1], &free).unwrap();
     let other = vec![new_vdev(VdevLayout::Single, vec![free.clone()], VdevRole::Data)];

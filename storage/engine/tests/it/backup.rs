@@ -143,7 +143,7 @@ fn prune_gives_back_space_of_removed_snapshots() {
     snapshot(&pool, "tank@two");
     back_up(&pool, &repository, &["tank"]).unwrap();
     let before = store.bytes("packs/");
-    // a reader that opened the snapshot before the prune goes on
+    // a reader that opened the snapshot before the prune continues
     let files = open(&store).open_filesystem("tank@two").unwrap().0;
     let report = prune(&repository, &["tank@one"], &environment).unwrap();
     assert_eq!(report.removed_snapshots, ["tank@one"]);
@@ -154,7 +154,7 @@ fn prune_gives_back_space_of_removed_snapshots() {
     assert_sound(&reader);
     assert!(reader.open_filesystem("tank@one").is_err());
     assert_eq!(tree_in(&reader, "tank@two").keys().collect::<Vec<_>>(), [b"stays"]);
-    // the next increment builds on what is left
+    // the next increment builds on the remaining one
     write_file(&pool, "tank", "new", &noise(3, 50_000));
     snapshot(&pool, "tank@three");
     let (_, counts) = back_up(&pool, &repository, &["tank"]).unwrap();
@@ -164,7 +164,7 @@ fn prune_gives_back_space_of_removed_snapshots() {
 }
 
 #[test]
-fn locked_snapshots_are_backed_up_and_pruned_without_keys() {
+fn backup_of_locked_snapshots_needs_no_keys() {
     let (pool, environment) = small_pool();
     let store = Arc::new(MemoryStore::default());
     let repository = create(&store, &environment);
@@ -194,7 +194,7 @@ fn locked_snapshots_are_backed_up_and_pruned_without_keys() {
     assert_eq!(tree_in(&reader, "tank/safe/inner")[&b"large"[..]], noise(1, 1_000_000));
 }
 
-/// A pool with a repository that has one snapshot, and a second one that is to be added.
+/// A pool with a repository that has one snapshot, and a second one to add.
 fn half_backed_up() -> (Pool, Environment, Arc<MemoryStore>) {
     let (pool, environment) = small_pool();
     let store = Arc::new(MemoryStore::default());
@@ -285,7 +285,7 @@ fn prunes_cut_at_any_request_lose_nothing() {
 fn second_writer_is_refused() {
     let (pool, environment, store) = half_backed_up();
     let (first, second) = (open(&store), open(&store));
-    // both begin at the same head: the second reads a list that lacks what the first stored
+    // both begin at the same head: the second reads a list without the first one's objects
     back_up(&pool, &first, &["tank"]).unwrap();
     write_file(&pool, "tank", "c", &noise(3, 1000));
     snapshot(&pool, "tank@three");
@@ -570,7 +570,7 @@ fn run_history(seed: u64, steps: u64) {
 }
 
 #[test]
-fn snapshots_in_the_repository_equal_those_of_the_pool() {
+fn repository_snapshots_equal_those_of_the_pool() {
     (1..=6).for_each(|seed| run_history(seed, 120));
 }
 

@@ -1,5 +1,5 @@
-//! Files that share blocks: what is written to one is not seen in the other, what one gives up
-//! stays for the other, and what is shared is counted as OpenZFS counts it.
+//! Cloned blocks: a write to one file does not change the other, freed blocks survive in the
+//! clone, and the counts equal those of OpenZFS.
 
 use engine::files::Reason;
 use engine::pool::{NewDataset, Pool, VdevLayout};
@@ -16,7 +16,7 @@ const RECORD_SIZE: u64 = 128 << 10;
 struct CloneTest {
     folder: TempDir,
     pool: Pool,
-    /// What the files are to hold.
+    /// The expected content of the files.
     model: std::collections::BTreeMap<String, Vec<u8>>,
 }
 
@@ -79,7 +79,7 @@ impl CloneTest {
         }
     }
 
-    /// Leaves the pool, has it judged, and takes it over again.
+    /// Exports the pool, checks it, and imports it again.
     fn export_and_check(self) -> Self {
         let Self { folder, pool: held, model } = self;
         held.export().unwrap();
@@ -94,7 +94,7 @@ impl CloneTest {
 }
 
 #[test]
-fn what_is_shared_takes_no_space_and_outlasts_who_shared_it() {
+fn clones_take_no_space_and_outlive_the_original() {
     let mut bench = CloneTest::new("cloning");
     let size = 20 * RECORD_SIZE + 5000;
     bench.write("source", 0, &noise_bytes(1, u32::try_from(size).unwrap()));
@@ -118,13 +118,13 @@ fn what_is_shared_takes_no_space_and_outlasts_who_shared_it() {
     check_brt_counts(&bench);
     let mut bench = bench.export_and_check();
 
-    // what is written to one is not seen in the other
+    // a write to one file does not change the other
     bench.write("source", 2 * RECORD_SIZE + 10, b"changed here");
     bench.write("whole", 3 * RECORD_SIZE, &noise_bytes(2, 128 << 10));
     bench.compare();
     bench.pool.sync().unwrap();
     bench.compare();
-    // shared again over what is shared already, and changed before any of it was written
+    // cloned again over a clone, and changed before the sync
     assert_eq!(
         bench.clone_range(("source", 5 * RECORD_SIZE), ("whole", 5 * RECORD_SIZE), 5 * RECORD_SIZE),
         5 * RECORD_SIZE
@@ -167,8 +167,8 @@ fn what_is_shared_takes_no_space_and_outlasts_who_shared_it() {
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }
 
-/// What zdb counts of clones, in the pool as it is on the drives now: 21 blocks with another
-/// reference, and four of them with a second.
+/// The clone counts of zdb, in the pool on the drives: 21 blocks with a second
+/// reference, and four of them with a third.
 fn check_brt_counts(bench: &CloneTest) {
     let after = copy_after_cut(&bench.folder, "cloning-cut", 3);
     assert_eq!(check_pool(&after, "tank"), Vec::<String>::new());
@@ -196,7 +196,7 @@ fn small_and_odd_files_are_shared_as_well() {
     let whole = 40 * RECORD_SIZE + 3;
     let shared = bench.clone_range(("sparse", 0), ("sparse-copy", 0), whole);
     assert!(shared >= 40 * RECORD_SIZE, "{shared}");
-    // a file whose blocks are of another size is copied
+    // a file with another block size is copied
     bench.pool.set_property("tank", "recordsize", "16K").unwrap();
     bench.write("finer", 0, &noise_bytes(5, 300_000));
     bench.pool.sync().unwrap();
@@ -206,7 +206,7 @@ fn small_and_odd_files_are_shared_as_well() {
 }
 
 #[test]
-fn snapshots_quotas_and_fsync_know_of_what_is_shared() {
+fn snapshots_quotas_and_fsync_handle_clones() {
     let mut bench = CloneTest::new("cloning-kept");
     bench.write("source", 0, &noise_bytes(4, 4 << 20));
     bench.pool.sync().unwrap();
@@ -218,7 +218,7 @@ fn snapshots_quotas_and_fsync_know_of_what_is_shared() {
     assert_eq!(bench.clone_range(("source", 3 << 20), ("later", 0), 1 << 20), 1 << 20);
     let id = bench.file_object("later");
     bench.pool.filesystem("tank").unwrap().fsync(Some(id.get())).unwrap();
-    // the power is cut: what was fsynced is there
+    // the power is cut: fsynced data is there
     let after = copy_after_cut(&bench.folder, "cloning-kept-cut", 3);
     let held = engine::pool::import(&[after.path().into()], "tank", false, &environment()).unwrap();
     assert!(read_file(&held, "tank", "later") == bench.model["later"]);

@@ -1,5 +1,5 @@
-//! Checkpoints: what they keep, a rewind to them, their discard, and what is refused meanwhile. zdb and
-//! pools of OpenZFS are the judges.
+//! Checkpoints: their protected blocks, a rewind to them, their discard, and the operations refused
+//! meanwhile. zdb and pools of OpenZFS check the results.
 
 use engine::pool::{self, ImportOptions, NewDataset, Pool, Rewind, VdevLayout};
 use units::ObjectId;

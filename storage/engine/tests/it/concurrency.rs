@@ -1,5 +1,5 @@
-//! Everything at once: files are written and promised on several threads while datasets are made,
-//! cloned, taken back, promoted, renamed and destroyed. What comes of it is examined.
+//! Everything at once: threads write and commit files while datasets are created,
+//! cloned, rolled back, promoted, renamed and destroyed. The result is checked.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -24,7 +24,7 @@ impl Random {
     }
 }
 
-/// Changes files of whatever file systems there are, which may go away at any time.
+/// Changes files of any existing file systems, which may disappear at any time.
 fn change_files(pool: &Pool, seed: u64, stop: &AtomicBool) {
     let mut dice = Random(seed);
     while !stop.load(Ordering::Acquire) {
@@ -32,7 +32,7 @@ fn change_files(pool: &Pool, seed: u64, stop: &AtomicBool) {
         let name = &all[usize::try_from(dice.below(all.len() as u64)).unwrap()];
         let Ok(fs) = pool.filesystem(name) else { continue };
         for _ in 0..dice.below(20) {
-            // what is destroyed or taken back meanwhile gives errors
+            // a destroyed or rolled back file system gives errors
             let _ = change_file(&fs, &mut dice);
         }
     }
@@ -61,13 +61,13 @@ fn change_file(fs: &OpenFileSystem, dice: &mut Random) -> engine::files::Result<
 fn dataset_names(pool: &Pool, kind: &str) -> Vec<String> {
     let wanted = DatasetQuery { kinds: vec![kind.to_owned()], ..DatasetQuery::default() };
     let mut names = Vec::new();
-    let mut trouble = |event| panic!("what is listed is whole: {event:?}");
+    let mut trouble = |event| panic!("listed datasets are complete: {event:?}");
     pool.list_datasets("tank", &wanted, &mut |dataset| names.push(dataset.name), &mut trouble)
         .unwrap();
     names
 }
 
-/// Changes datasets. What cannot be (it has clones, it is not the newest) is refused.
+/// Changes datasets. Impossible changes (it has clones, it is not the newest) are refused.
 fn change_dataset(pool: &Pool, dice: &mut Random, round: u64) -> engine::Result<()> {
     let (heads, snapshots) = (dataset_names(pool, "filesystem"), dataset_names(pool, "snapshot"));
     let mut any = |all: &[String]| {
@@ -119,7 +119,7 @@ fn run_concurrently(seed: u64, rounds: u64) {
             scope.spawn(move || change_files(held, seed ^ thread, stop));
         }
         for round in 0..rounds {
-            // the pool goes on whatever is refused
+            // the pool works on after refused changes
             let _ = change_dataset(&held, &mut dice, round);
         }
         stop.store(true, Ordering::Release);
@@ -148,10 +148,10 @@ fn files_and_datasets_change_together_for_long() {
     }
 }
 
-/// A drive that has somebody look at the pool before one of its writes, and waits until that is done.
+/// A drive that calls a reader of the pool before one of its writes, and waits until that is done.
 struct HookedDevice {
     drive: MemoryDevice,
-    /// Whom to ask, and before which write from now.
+    /// The reader to call, and the number of writes until then.
     hook: Mutex<Option<(mpsc::Sender<mpsc::Sender<()>>, u64)>>,
 }
 
@@ -195,7 +195,7 @@ impl Device for HookedDevice {
 }
 
 #[test]
-fn whoever_looks_while_a_group_is_written_sees_all_of_the_last_one() {
+fn reader_during_a_sync_sees_the_last_txg() {
     let drive = MemoryDevice::zeroed("drive0", 128 << 20);
     let watched = Arc::new(HookedDevice { drive, hook: Mutex::default() });
     let new = NewPool {
@@ -209,11 +209,11 @@ fn whoever_looks_while_a_group_is_written_sees_all_of_the_last_one() {
         properties: Vec::new(),
         force: false,
     };
-    // nothing is held in memory: all is read from the drive
+    // no cache: everything is read from the drive
     let world = Environment { cache: pool::MemoryBudget::with_bytes(0), ..environment() };
     let drives = [Arc::clone(&watched) as Arc<dyn Device>];
     let held = pool::create_on_devices(&new, &drives, &world).unwrap();
-    // so many that the dnodes of the pool's own objects are found by indirect blocks
+    // enough datasets that the dnodes of the pool's own objects have indirect blocks
     for number in 1..20 {
         let new = NewDataset { name: format!("tank/n{number}"), properties: Vec::new() };
         held.create_filesystem(&new).unwrap();

@@ -33,7 +33,7 @@ fn properties_are_set_together_or_not_at_all() {
     let new = NewDataset { name: "tank/fs".to_owned(), properties: Vec::new() };
     pool.create_filesystem(&new).unwrap();
     let before = values(&pool);
-    // refused by its value, by its name, and by what is free: the last only when the others are set
+    // refused for its value, its name, and the free space: the last only when the others are set
     for refused in [("compression", "best"), ("nonsense", "on"), ("reservation", "1T")] {
         let all = [("quota", "2T"), ("compression", "lz4"), ("user:note", "x"), refused];
         set(&pool, &all).unwrap_err();
@@ -47,7 +47,7 @@ fn properties_are_set_together_or_not_at_all() {
     for (at, value) in [(0, "lz4"), (1, "67108864"), (3, "8388608"), (4, "x")] {
         assert_eq!(after[at], (value.to_owned(), "local".to_owned()));
     }
-    // what was set before comes back
+    // the earlier settings are restored
     set(&pool, &[("quota", "32M"), ("compression", "off"), ("reservation", "1T")]).unwrap_err();
     assert_eq!(values(&pool), after);
     pool.export().unwrap();

@@ -32,7 +32,7 @@ fn assert_clean(held: &Pool, drive: Arc<dyn Device>) {
 }
 
 #[test]
-fn a_plan_stops_between_batches_and_spares_new_snapshots() {
+fn destroy_plan_stops_between_batches() {
     let (held, drive) = pool();
     make(&held, "tank/a");
     for number in 0..MANY {
@@ -43,7 +43,7 @@ fn a_plan_stops_between_batches_and_spares_new_snapshots() {
     }
     let mut plan = DestroyPlan::new(snapshots(&held, "tank/a"), false);
     held.destroy_batch(&mut plan).unwrap();
-    // what is left is whole, and can be changed by others
+    // the rest is complete, and can be changed by others
     assert!((1..MANY).contains(&plan.done()), "{}", plan.done());
     assert_eq!(snapshots(&held, "tank/a"), plan.names_left());
     let last = plan.names_left().last().unwrap().clone();

@@ -1,4 +1,4 @@
-//! What a pool's features do not allow is refused, and nothing of it is left behind.
+//! Operations that need a disabled feature are refused, and leave nothing behind.
 
 use engine::dataset::DatasetQuery;
 use engine::pool::{CreateOptions, NewDataset, Pool, VdevLayout};
@@ -18,7 +18,7 @@ fn dataset_names(pool: &Pool) -> Vec<String> {
 }
 
 #[test]
-fn what_takes_features_that_are_disabled_is_not_made() {
+fn operations_needing_disabled_features_are_refused() {
     let folder = TempDir::new("refused", 1, 256 << 20);
     let mut pool = new_pool(&folder, VdevLayout::Single, 1);
     pool.properties.clear();

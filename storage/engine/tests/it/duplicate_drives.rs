@@ -1,4 +1,4 @@
-//! Copies of an image that lie beside it: an import uses the drive whose path the label remembers.
+//! Copies of an image: an import uses the drive whose path is in the label.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn import(paths: &[PathBuf]) -> Pool {
     engine::pool::import(paths, "tank", false, &environment()).expect("an import")
 }
 
-/// The paths of the duplicates that the user is told of.
+/// The paths of the reported duplicates.
 fn reported_duplicates(pool: &Pool) -> Vec<PathBuf> {
     let events = pool.take_events().into_iter();
     let paths = events.filter_map(|event| match event {
@@ -36,7 +36,7 @@ fn copy_image(from: &Path, name: &str) -> PathBuf {
 }
 
 #[test]
-fn the_image_that_the_label_remembers_is_used_and_the_copy_left_alone() {
+fn image_of_the_label_path_is_used() {
     for (shape, count) in
         [(VdevLayout::Single, 1), (VdevLayout::Mirror, 2), (VdevLayout::Raidz(1), 3)]
     {
@@ -74,7 +74,7 @@ fn the_image_that_the_label_remembers_is_used_and_the_copy_left_alone() {
 }
 
 #[test]
-fn of_copies_elsewhere_the_one_of_the_remembered_name_is_used() {
+fn moved_copies_are_chosen_by_name() {
     let folder = TempDir::new("copies-moved", 1, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
@@ -90,7 +90,7 @@ fn of_copies_elsewhere_the_one_of_the_remembered_name_is_used() {
 }
 
 #[test]
-fn an_older_copy_gives_way_though_its_path_fits() {
+fn newest_copy_is_used_despite_its_path() {
     let folder = TempDir::new("copies-older", 1, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
@@ -111,7 +111,7 @@ fn an_older_copy_gives_way_though_its_path_fits() {
 }
 
 #[test]
-fn copies_of_spares_and_cache_drives_are_left_alone() {
+fn copies_of_spares_and_caches_are_unused() {
     let folder = TempDir::new("copies-spare", 3, 128 << 20);
     let mut new = new_pool(&folder, VdevLayout::Single, 1);
     for (drive, purpose) in [("d1.img", VdevRole::Spare), ("d2.img", VdevRole::Cache)] {
@@ -136,7 +136,7 @@ fn copies_of_spares_and_cache_drives_are_left_alone() {
 }
 
 #[test]
-fn a_pool_is_not_given_a_name_that_makes_others_too_long() {
+fn pool_name_that_overflows_snapshot_names_is_refused() {
     let folder = TempDir::new("pool-names", 1, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
@@ -164,7 +164,7 @@ fn a_pool_is_not_given_a_name_that_makes_others_too_long() {
 }
 
 #[test]
-fn no_copy_is_used_while_the_image_itself_is_in_use() {
+fn busy_image_is_not_replaced_by_a_copy() {
     let folder = TempDir::new("copies-busy", 1, 128 << 20);
     export_pool(
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap(),

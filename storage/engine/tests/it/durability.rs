@@ -1,4 +1,4 @@
-//! What outlasts a power cut, as the properties sync and logbias have it.
+//! Durability after power cuts, by the properties sync and logbias.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::test_pool::{
     TempDir, check_pool, copy_after_cut, credentials, environment, new_pool, read_file, write_file,
 };
 
-/// Takes over what is left after the power was cut now, and gives the names that are there.
+/// Imports the pool after a power cut now, and returns the names of its files.
 fn names_after(folder: &TempDir, name: &str, drives: usize, fs: &str) -> (TempDir, Vec<String>) {
     let after = copy_after_cut(folder, name, drives);
     let held = engine::pool::import(&[after.path().into()], "tank", false, &environment()).unwrap();
@@ -36,7 +36,7 @@ fn file_object(pool: &Pool, name: &str) -> ObjectId {
 }
 
 #[test]
-fn with_sync_always_whatever_is_done_is_there_after_a_power_cut() {
+fn sync_always_makes_every_change_durable() {
     let folder = TempDir::new("always", 1, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
@@ -57,7 +57,7 @@ fn with_sync_always_whatever_is_done_is_there_after_a_power_cut() {
     fs.rename(&credentials(), &request).unwrap();
     fs.link(&credentials(), file_object(&held, "two"), root, b"three").unwrap();
     fs.unlink(&credentials(), root, b"two").unwrap();
-    assert_eq!(held.txg(), before, "the log alone tells of it");
+    assert_eq!(held.txg(), before, "only the log has it");
     let (after, names) = names_after(&folder, "always-cut", 1, "tank");
     assert_eq!(names, ["renamed", "three"]);
     let held = engine::pool::import(&[after.path().into()], "tank", false, &environment()).unwrap();
@@ -65,7 +65,7 @@ fn with_sync_always_whatever_is_done_is_there_after_a_power_cut() {
 }
 
 #[test]
-fn with_sync_disabled_nobody_waits() {
+fn sync_disabled_never_waits() {
     let folder = TempDir::new("disabled", 1, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
@@ -77,7 +77,7 @@ fn with_sync_disabled_nobody_waits() {
     held.filesystem("tank").unwrap().fsync(None).unwrap();
     assert_eq!(held.txg(), before);
     let (_, names) = names_after(&folder, "disabled-cut", 1, "tank");
-    assert_eq!(names, ["synced"], "nothing was promised");
+    assert_eq!(names, ["synced"], "nothing was committed");
     held.set_property("tank", "sync", "standard").unwrap();
     write_file(&held, "tank", "later", b"third");
     held.filesystem("tank").unwrap().fsync(None).unwrap();
@@ -86,7 +86,7 @@ fn with_sync_disabled_nobody_waits() {
 }
 
 #[test]
-fn volumes_keep_what_sync_says() {
+fn volumes_follow_the_property_sync() {
     let folder = TempDir::new("volume-sync", 1, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
@@ -97,7 +97,7 @@ fn volumes_keep_what_sync_says() {
     }
     for name in ["tank/always", "tank/disabled"] {
         let volume = held.volume(name).unwrap();
-        // the first promise of a log comes with a group
+        // the first commit of a log waits for a txg
         volume.write(0, &[1; 4096]).unwrap();
         held.sync().unwrap();
         volume.write(4096, &[2; 4096]).unwrap();
@@ -114,7 +114,7 @@ fn volumes_keep_what_sync_says() {
     }
 }
 
-/// The vdev of the next block of a dataset's intent log, as the drives have it.
+/// The vdev of the next block of a dataset's intent log on the drives.
 fn log_vdev(folder: &TempDir, dataset: &str) -> VdevId {
     let devices: Vec<Arc<dyn device::Device>> = std::fs::read_dir(folder.path())
         .unwrap()
@@ -129,7 +129,7 @@ fn log_vdev(folder: &TempDir, dataset: &str) -> VdevId {
 }
 
 #[test]
-fn logs_are_on_log_devices_unless_the_dataset_spares_them() {
+fn logbias_selects_the_log_devices() {
     let folder = TempDir::new("logs", 3, 128 << 20);
     let drives = folder.drives(3);
     let vdev = |range: std::ops::Range<usize>, purpose| NewVdev {
@@ -157,14 +157,14 @@ fn logs_are_on_log_devices_unless_the_dataset_spares_them() {
         let (_, names) = names_after(&folder, "logs-cut-again", 3, fs);
         assert_eq!(names, ["first", "second"]);
     }
-    // without the log device, its promises cannot be kept; what was synced is there
+    // without the log device its records are lost; synced data is there
     held.export().unwrap();
     drop(held);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }
 
-/// An attribute that has no room with the others any more becomes a file: records of the file itself
-/// and records of names are promised apart, and what one takes away the other must not miss.
+/// A large attribute becomes a file of its own: records of the file and records of names are
+/// committed separately, and neither must be replayed without the other.
 #[test]
 fn attributes_that_move_outlast_a_power_cut() {
     let folder = TempDir::new("moving-xattrs", 1, 128 << 20);
@@ -181,7 +181,7 @@ fn attributes_that_move_outlast_a_power_cut() {
     };
     let (small, large) = (vec![1; 100], vec![2; 20_000]);
     let files = ["moved", "moved at once", "back", "gone"].map(make);
-    // there is room for three large ones with the others
+    // three large ones fit with the others
     for file in files {
         for name in ["user.a", "user.b", "user.c"] {
             set(file, name, Some(&large));
@@ -219,7 +219,7 @@ fn attributes_that_move_outlast_a_power_cut() {
     assert_eq!(check_pool(&after, "tank"), Vec::<String>::new());
 }
 
-/// Who has one file promised has its attributes promised as well, though they are files of their own.
+/// A commit of one file includes its attributes, although they are files of their own.
 #[test]
 fn an_fsync_keeps_attributes_that_are_files() {
     let folder = TempDir::new("kept-xattrs", 1, 128 << 20);

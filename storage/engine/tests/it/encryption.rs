@@ -20,7 +20,7 @@ fn import(folder: &TempDir) -> Pool {
 }
 
 #[test]
-fn what_is_encrypted_is_there_again_with_its_key() {
+fn encrypted_data_returns_with_its_key() {
     let folder = TempDir::new("encrypted", 3, 256 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Raidz(1), 3), &environment()).unwrap();
@@ -118,7 +118,7 @@ fn what_makes_no_sense_is_refused() {
     held.create_filesystem(&new_dataset("tank/x", &[])).unwrap();
 }
 
-/// The old key opens it no more, and the new one does.
+/// The old key no longer opens it, and the new one does.
 fn import_with_new_key(folder: &TempDir, root: &str, old: &[u8], new: &[u8]) -> Pool {
     let pool = import(folder);
     let wrong = pool.load_key(root, old);
@@ -170,7 +170,7 @@ fn keys_are_changed_and_inherited() {
     assert_eq!(read_file(&held, "tank/a/b", "letter"), b"to be");
     assert_eq!(read_file(&held, "tank/a/twin", "letter"), b"to be");
     assert_eq!(read_file(&held, "tank/a/twin/below", "deep"), b"or not");
-    // a key of its own in the middle: its children go along, and those of its clones
+    // an encryption root in the middle: its children change with it, and those of its clones
     let digits = [b'7'; 64];
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let hex = [pair("keyformat", "hex"), pair("keylocation", "file:///root/key")];
@@ -193,7 +193,7 @@ fn keys_are_changed_and_inherited() {
     assert!(held.change_key("tank", &hex, &digits).is_err(), "it is not encrypted");
     assert!(matches!(held.change_key("tank/a", &[], other), Err(Error::Locked { .. })));
     held.load_key("tank/a", other).unwrap();
-    assert!(held.inherit_key("tank/a").is_err(), "what is above it is not encrypted");
+    assert!(held.inherit_key("tank/a").is_err(), "its parent is not encrypted");
     assert!(held.inherit_key("tank/a/b/c").is_err(), "it does already");
     let cipher = [pair("encryption", "aes-128-gcm")];
     assert!(held.change_key("tank/a", &cipher, other).is_err());
@@ -208,7 +208,7 @@ fn keys_are_changed_and_inherited() {
     let held = import_with_new_key(&folder, "tank/a", &digits, other);
     assert_eq!(read_file(&held, "tank/a/b/c", "after"), b"still open");
     assert_eq!(read_file(&held, "tank/a/twin/below", "deep"), b"or not");
-    // whoever is destroyed takes its record along, and nobody else's
+    // destroying a dataset destroys its own key record only
     held.destroy("tank/a/twin/below").unwrap();
     held.destroy("tank/a/twin").unwrap();
     write_file(&held, "tank/a/b", "last", b"word");
@@ -218,7 +218,7 @@ fn keys_are_changed_and_inherited() {
 }
 
 #[test]
-fn promises_of_what_is_locked_need_its_key() {
+fn replay_of_a_locked_dataset_needs_its_key() {
     let folder = TempDir::new("locked-log", 1, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
@@ -226,7 +226,7 @@ fn promises_of_what_is_locked_need_its_key() {
         .unwrap();
     held.create_filesystem(&new_dataset("tank/secret/inner", &[])).unwrap();
     write_file(&held, "tank/secret/inner", "one", b"first");
-    // the first promise takes a group, in which the log comes to be
+    // the first commit waits for a txg, which creates the log
     held.filesystem("tank/secret/inner").unwrap().fsync(None).unwrap();
     write_file(&held, "tank/secret/inner", "two", b"promised");
     held.filesystem("tank/secret/inner").unwrap().fsync(None).unwrap();
@@ -260,7 +260,7 @@ fn promises_of_what_is_locked_need_its_key() {
     drop(held);
     assert_eq!(check_pool(&after, "vault"), Vec::<String>::new());
 
-    // whoever had it before has the keys still
+    // the earlier import's keys are still loaded
     let options = engine::pool::ImportOptions {
         loaded_keys: Some(known),
         ..engine::pool::ImportOptions::default()
@@ -271,7 +271,7 @@ fn promises_of_what_is_locked_need_its_key() {
 }
 
 #[test]
-fn what_is_made_below_a_key_that_changes_meanwhile_is_opened_by_it() {
+fn child_created_during_rekey_uses_the_new_key() {
     let folder = TempDir::new("meanwhile", 1, 256 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
@@ -299,7 +299,7 @@ fn what_is_made_below_a_key_that_changes_meanwhile_is_opened_by_it() {
 }
 
 #[test]
-fn a_clone_is_encrypted_as_what_it_is_a_clone_of() {
+fn clone_uses_the_encryption_of_its_origin() {
     let folder = TempDir::new("clone-keys", 1, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
@@ -331,7 +331,7 @@ fn a_clone_is_encrypted_as_what_it_is_a_clone_of() {
 }
 
 #[test]
-fn what_is_locked_cannot_be_opened_meanwhile() {
+fn unloading_keys_blocks_opens() {
     let folder = TempDir::new("locked-meanwhile", 1, 256 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
@@ -356,7 +356,7 @@ fn what_is_locked_cannot_be_opened_meanwhile() {
         assert!(matches!(held.filesystem("tank/secret/0"), Err(Error::Locked { .. })));
         held.load_key("tank/secret", &[7; 32]).unwrap();
     }
-    // who has a volume open keeps its key
+    // an open volume keeps its key loaded
     let (volume, in_use) = held.open_volume("tank/vol").unwrap();
     assert!(matches!(held.unload_key("tank/vol"), Err(Error::Refused { .. })));
     volume.write(0, b"still open").unwrap();

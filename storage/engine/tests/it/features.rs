@@ -1,7 +1,7 @@
 //! Feature flags: what makes one active, how its uses are counted, and what makes it inactive again.
 //!
-//! [`faults`] holds, in each of these tests, what datasets declare against what they use and against the
-//! pool's counts; `zdb` does so too where it is installed.
+//! In each of these tests [`faults`] compares the declared features of datasets with the used ones
+//! and with the pool's counts; `zdb` does so too if it is installed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use units::ObjectId;
 use crate::shared_blocks::run_zdb;
 use crate::test_pool::{TempDir, check_pool, credentials, environment, new_pool, write_file};
 
-/// How many uses each enabled feature has, in the pool whose images are in a folder.
+/// The reference count of each enabled feature, in the pool whose images are in a folder.
 fn uses(folder: &Path) -> BTreeMap<String, u64> {
     let device = |path: &Path| Arc::new(device::File::open(path).unwrap()) as _;
     let devices: Vec<Arc<dyn device::Device>> =
@@ -24,8 +24,8 @@ fn uses(folder: &Path) -> BTreeMap<String, u64> {
     pool.features().iter().map(|feature| (name(&feature.guid), feature.refcount)).collect()
 }
 
-/// The pool in a folder has no faults, `zdb` finds no count that differs, and a feature has so many
-/// uses.
+/// Checks that the pool in a folder has no faults, that `zdb` finds no wrong count, and a feature's
+/// reference count.
 fn assert_uses(folder: &TempDir, feature: &str, wanted: u64) {
     assert_eq!(check_pool(folder, "tank"), Vec::<String>::new(), "{feature}");
     assert!(!run_zdb(folder.path(), &["-d"]).contains("mismatch"), "{feature}");
@@ -40,7 +40,7 @@ fn import(folder: &TempDir) -> Pool {
     pool::import(&[folder.path().into()], "tank", false, &environment()).unwrap()
 }
 
-/// Makes a pool, has it changed, and exports it.
+/// Creates a pool, changes it, and exports it.
 fn made(name: &str, wishes: &[(&str, &str)], change: impl FnOnce(&Pool)) -> TempDir {
     let folder = TempDir::new(name, 1, 128 << 20);
     let mut new = new_pool(&folder, VdevLayout::Single, 1);
@@ -52,7 +52,7 @@ fn made(name: &str, wishes: &[(&str, &str)], change: impl FnOnce(&Pool)) -> Temp
     folder
 }
 
-/// Imports the pool, has it changed, and exports it.
+/// Imports the pool, changes it, and exports it.
 fn changed(folder: &TempDir, change: impl FnOnce(&Pool)) {
     let held = import(folder);
     change(&held);
@@ -262,7 +262,7 @@ fn datasets_activate_features_of_the_pool() {
     destroy_all(&folder, &["tank/c", "tank/a#s", "tank/a#t", "tank/a@s", "tank/a@t", "tank/a"]);
     let now = uses(folder.path());
     for (feature, wanted) in [
-        // counting goes on for good, as with OpenZFS
+        // the count stays for good, as in OpenZFS
         ("filesystem_limits", 1),
         ("bookmarks", 0),
         ("bookmark_v2", 0),

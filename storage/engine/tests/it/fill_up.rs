@@ -1,4 +1,4 @@
-//! Pools that are filled up in every way there is, again and again: they say that they are full, and go on.
+//! Pools that are filled up in every way, again and again: they report it, and work on.
 
 use engine::files::Reason;
 use engine::pool::{
@@ -79,7 +79,7 @@ impl FillTest {
         self.pool.filesystem("tank").unwrap()
     }
 
-    /// Does something; false: there is no room for it.
+    /// Does a step; false: there is no space for it.
     fn write_something(&mut self) -> bool {
         let done = match self.rng.next_below(12) {
             4..=6 => self.write_file(),
@@ -181,7 +181,7 @@ impl FillTest {
         self.files.get(usize::try_from(at).unwrap()).cloned()
     }
 
-    /// Takes most away again, which a full pool lets anybody do.
+    /// Removes most files again, which a full pool allows.
     fn empty_pool(&mut self) {
         let fs = self.filesystem();
         let root = ObjectId::new(fs.reader().root_object());
@@ -229,7 +229,7 @@ fn fill_and_empty(seed: u64) {
 }
 
 #[test]
-fn a_pool_that_is_filled_up_in_any_way_says_so_and_goes_on() {
+fn full_pool_reports_enospc_and_works_on() {
     let number = |name: &str| std::env::var(name).ok()?.parse().ok();
     let first = number("POOLHOUSE_SEED").unwrap_or(1);
     for seed in first..first + number("POOLHOUSE_BRIMS").unwrap_or(6) {

@@ -1,4 +1,4 @@
-//! What is done to a pool is written down in it, as `zpool history` and `zdb -h` show it.
+//! The command history of a pool, as `zpool history` and `zdb -h` show it.
 
 use engine::pool::{NewDataset, VdevLayout};
 
@@ -6,7 +6,7 @@ use crate::shared_blocks::run_zdb;
 use crate::test_pool::{TempDir, environment, new_pool};
 
 #[test]
-fn what_is_done_to_a_pool_is_written_down() {
+fn changes_are_recorded_in_the_history() {
     let folder = TempDir::new("history", 1, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
@@ -48,7 +48,7 @@ fn what_is_done_to_a_pool_is_written_down() {
     assert!(lines.contains(&"set feature@zstd_compress=enabled".to_owned()));
     let made = lines.iter().position(|line| line == "zpool create tank d0.img").unwrap();
     let mut later: Vec<String> = lines[made + 1..].to_vec();
-    // the number of the snapshot is not told beforehand
+    // the number of the snapshot is not known in advance
     for line in &mut later {
         if let Some((before, _)) = line.split_once(" (") {
             *line = before.to_owned();

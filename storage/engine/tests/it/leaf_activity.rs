@@ -1,4 +1,4 @@
-//! `zpool initialize` and `zpool trim`: what they write, and that the pool keeps all that it has.
+//! `zpool initialize` and `zpool trim`: their writes, and that the pool keeps all its data.
 
 use std::os::unix::fs::MetadataExt;
 

@@ -1,4 +1,4 @@
-//! Pools through the door: made, filled, left and taken over again.
+//! Pools through the engine's API: created, filled, exported and imported again.
 
 mod add;
 mod auxiliary;

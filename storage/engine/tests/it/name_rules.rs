@@ -1,4 +1,4 @@
-//! File systems whose files' names are compared without case, or normalized.
+//! File systems with case-insensitive or normalized names.
 
 use engine::files::Reason;
 use engine::pool::{NewDataset, Pool, VdevLayout};
@@ -39,13 +39,13 @@ fn names_are_compared_as_was_chosen() {
     );
     assert!(
         held.set_property("tank/any", "casesensitivity", "sensitive").is_err(),
-        "it is for ever"
+        "it cannot be changed"
     );
     write_file(&held, "tank", "caf\u{e9}", b"composed");
     assert_eq!(read_file(&held, "tank", "cafe\u{301}"), b"composed");
     assert_eq!(create_error(&held, "tank", "cafe\u{301}".as_bytes()), Some(Reason::Exists));
     assert_eq!(create_error(&held, "tank", b"CAFE"), None);
-    assert!(create_error(&held, "tank", b"\xff").is_some(), "it is no UTF-8");
+    assert!(create_error(&held, "tank", b"\xff").is_some(), "it is not UTF-8");
     write_file(&held, "tank/any", "Caf\u{e9}", b"both");
     assert_eq!(read_file(&held, "tank/any", "CAFE\u{301}"), b"both");
     write_file(&held, "tank/any/below", "Letter", b"inherited");

@@ -123,7 +123,7 @@ fn import_names_the_offline_drive_that_it_needs() {
     let found = engine::pool::import(&place, "tank", false, &environment());
     let why = found.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(why.contains("d0.img: offline") && why.contains("d1.img"), "{why}");
-    // what was written before is read from it
+    // earlier data is read from it
     let options = ImportOptions { read_only: true, ..ImportOptions::default() };
     let pool = engine::pool::import_with(&place, "tank", &options, &environment()).unwrap();
     assert!(read_file(&pool, "tank", "before") == noise_bytes(1, 3 << 20));

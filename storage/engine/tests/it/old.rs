@@ -52,7 +52,7 @@ fn filesystems(held: &Pool) -> Vec<String> {
 
 type Contents = BTreeMap<Vec<u8>, (u64, u32, Vec<u8>)>;
 
-/// What a file system holds: each file's owner, mode and bytes, by path.
+/// The content of a file system: each file's owner, mode and bytes, by path.
 fn contents(pool: &Pool, name: &str) -> Contents {
     let fs = pool.filesystem(name).unwrap();
     let (files, mut found) = (fs.reader(), Contents::new());
@@ -95,7 +95,7 @@ fn snapshot(pool: &Pool, name: &str) {
     pool.create_snapshots(&[name.to_owned()]).unwrap();
 }
 
-/// Files, snapshots, a clone, and all of them destroyed in another order; what is left is one file.
+/// Files, snapshots, a clone, and all of them destroyed in another order; one file is left.
 fn work_on(held: &Pool, pool: &str) {
     write_file(held, pool, "new", &noise(1, 300_000));
     snapshot(held, &format!("{pool}@a"));
@@ -114,7 +114,7 @@ fn work_on(held: &Pool, pool: &str) {
     held.sync().unwrap();
 }
 
-/// What the first file holds after [`work_on`].
+/// The content of the first file after [`work_on`].
 fn new_file() -> Vec<u8> {
     let mut bytes = noise(1, 300_000);
     bytes[100_000..200_000].copy_from_slice(&noise(2, 100_000));
@@ -122,14 +122,14 @@ fn new_file() -> Vec<u8> {
     bytes
 }
 
-fn judge(folder: &TempDir, pool: &str, step: &str) {
+fn check_with_zdb(folder: &TempDir, pool: &str, step: &str) {
     assert_eq!(check_pool(folder, pool), Vec::<String>::new(), "{pool} {step}");
     let said = zdb_of(folder.path(), pool, &["-d"]);
     assert!(!said.contains("mismatch") && !said.contains("ERROR"), "{pool} {step}: {said}");
 }
 
 #[test]
-fn old_pools_are_written_as_their_version_has_it() {
+fn old_pools_keep_the_format_of_their_version() {
     let wanted = std::env::var("POOLHOUSE_OLD_POOL").unwrap_or_default();
     for images in pools() {
         if !images.ends_with(&wanted) && !wanted.is_empty() {
@@ -142,7 +142,7 @@ fn old_pools_are_written_as_their_version_has_it() {
         work_on(&held, &pool);
         held.export().unwrap();
         drop(held);
-        judge(&folder, &pool, "with a snapshot");
+        check_with_zdb(&folder, &pool, "with a snapshot");
 
         let held = import(&folder, &pool);
         assert_eq!(read_file(&held, &pool, "new"), new_file(), "{pool}");
@@ -157,13 +157,13 @@ fn old_pools_are_written_as_their_version_has_it() {
         held.destroy(&format!("{pool}/child")).unwrap();
         held.export().unwrap();
         drop(held);
-        judge(&folder, &pool, "without snapshots");
+        check_with_zdb(&folder, &pool, "without snapshots");
         assert_eq!(copy_of(folder.path()).2, version, "{pool} keeps its version");
     }
 }
 
 #[test]
-fn what_a_version_lacks_is_refused() {
+fn operations_beyond_the_version_are_refused() {
     let images = pools().into_iter().find(|images| images.ends_with("v3-pool")).unwrap();
     let (folder, pool, _) = copy_of(&images);
     let held = import(&folder, &pool);
@@ -185,5 +185,5 @@ fn what_a_version_lacks_is_refused() {
     }
     held.export().unwrap();
     drop(held);
-    judge(&folder, &pool, "after what was refused");
+    check_with_zdb(&folder, &pool, "after the refused operations");
 }

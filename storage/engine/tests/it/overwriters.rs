@@ -14,7 +14,7 @@ const WRITES: u64 = 1500;
 
 #[test]
 fn overwriters_find_space_in_a_small_pool() {
-    // what waits to be written may be almost as much as the pool holds
+    // dirty data may be almost as large as the pool
     let folder = TempDir::new("overwriters", 1, 80 << 20);
     let mut new = new_pool(&folder, VdevLayout::Single, 1);
     new.properties =

@@ -1,4 +1,4 @@
-//! What a pool says of itself: its own properties, its features, its name.
+//! The pool's own properties, its features, its name.
 
 use engine::pool::{self, CreateOptions, ImportOptions, NewDataset, VdevLayout};
 use posix::{SetAttributes, XattrMode};
@@ -67,7 +67,7 @@ fn pools_have_properties_of_their_own() {
 }
 
 #[test]
-fn a_pool_with_no_features_but_two_is_written() {
+fn pool_with_two_features_is_written() {
     let folder = TempDir::new("bare", 3, 128 << 20);
     let wishes =
         pairs(&[("feature@lz4_compress", "enabled"), ("feature@async_destroy", "enabled")]);
@@ -89,7 +89,7 @@ fn a_pool_with_no_features_but_two_is_written() {
 }
 
 #[test]
-fn drives_are_free_after_a_pool_could_not_be_made() {
+fn drives_are_free_after_a_failed_create() {
     let folder = TempDir::new("not-made", 1, 128 << 20);
     let fewer = || CreateOptions::parse(&pairs(&[("compatibility", "zol-0.7")]), false).unwrap();
     let plain =
@@ -103,7 +103,7 @@ fn drives_are_free_after_a_pool_could_not_be_made() {
 }
 
 #[test]
-fn attributes_are_in_logs_where_the_pool_says_so() {
+fn zilsaxattr_logs_attributes() {
     for (number, feature) in ["enabled", "disabled"].into_iter().enumerate() {
         let folder = TempDir::new(&format!("attributes-{number}"), 1, 128 << 20);
         let wishes = pairs(&[("feature@zilsaxattr", feature)]);
@@ -113,7 +113,7 @@ fn attributes_are_in_logs_where_the_pool_says_so() {
         write_file(&held, "tank", "letter", b"dear");
         let fs = held.filesystem("tank").unwrap();
         let letter = fs.reader().find(b"letter").unwrap().unwrap().ino();
-        // the log comes to be with the first, and its group
+        // the first commit creates the log, with its txg
         fs.fsync(Some(letter)).unwrap();
         let before = held.txg();
         let file = units::ObjectId::new(letter);
@@ -126,7 +126,7 @@ fn attributes_are_in_logs_where_the_pool_says_so() {
         held.export().unwrap();
         drop((fs, held));
         assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
-        // with the log its records are gone, and who knows nothing of them may have the pool
+        // with the log its records are gone, and older systems may import the pool
         let held = pool::import(&[folder.path().into()], "tank", false, &environment()).unwrap();
         held.filesystem("tank").unwrap();
         held.sync().unwrap();
@@ -136,7 +136,7 @@ fn attributes_are_in_logs_where_the_pool_says_so() {
 }
 
 #[test]
-fn who_is_to_compress_with_zstd_says_so_before_the_first_block() {
+fn zstd_activates_its_feature_before_the_first_block() {
     let folder = TempDir::new("says-zstd", 1, 128 << 20);
     let new = pool::NewPool { properties: Vec::new(), ..new_pool(&folder, VdevLayout::Single, 1) };
     let held = pool::create(&new, &environment()).unwrap();
@@ -154,7 +154,7 @@ fn who_is_to_compress_with_zstd_says_so_before_the_first_block() {
 }
 
 #[test]
-fn files_have_projects_where_the_pool_says_so() {
+fn project_quota_feature_enables_projects() {
     for feature in ["enabled", "disabled"] {
         let folder = TempDir::new(&format!("projects-{feature}"), 1, 128 << 20);
         let wishes =
@@ -201,14 +201,14 @@ fn maps_without_histograms_are_not_logged() {
 }
 
 #[test]
-fn a_destroyed_pool_comes_back_if_that_is_asked_for() {
+fn destroyed_pool_is_imported_on_request() {
     let folder = TempDir::new("destroyed", 1, 128 << 20);
     let held = pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     write_file(&held, "tank", "letter", b"not meant to go");
     held.destroy_pool().unwrap();
     drop(held);
     let here = [folder.path().into()];
-    assert!(pool::import(&here, "tank", true, &environment()).is_err(), "nobody asked for it");
+    assert!(pool::import(&here, "tank", true, &environment()).is_err(), "it was not requested");
     let options = ImportOptions { destroyed: true, ..ImportOptions::default() };
     let held = pool::import_with(&here, "tank", &options, &environment()).unwrap();
     assert_eq!(read_file(&held, "tank", "letter"), b"not meant to go");
@@ -217,7 +217,7 @@ fn a_destroyed_pool_comes_back_if_that_is_asked_for() {
 
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The labels of a drive, as a host sees them that has it in common with another.
+/// The labels of a drive, as another host with the same drive sees them.
 fn copy_labels(from: &File, to: &File) {
     let size = from.metadata().unwrap().len();
     let mut bytes = vec![0; 512 << 10];
@@ -228,7 +228,7 @@ fn copy_labels(from: &File, to: &File) {
 }
 
 #[test]
-fn nobody_takes_a_pool_from_a_host_that_lives() {
+fn pool_with_heartbeats_is_not_imported() {
     let (here, there) = (TempDir::new("lives", 1, 128 << 20), TempDir::new("looks", 1, 128 << 20));
     let new = new_pool(&here, VdevLayout::Single, 1);
     let held = pool::create(&new, &environment()).unwrap();
@@ -257,9 +257,9 @@ fn nobody_takes_a_pool_from_a_host_that_lives() {
         stop.store(true, Ordering::Release);
         taken.map(drop)
     });
-    assert!(refused.unwrap_err().to_string().contains("another host has it right now"));
+    assert!(refused.unwrap_err().to_string().contains("another host has it imported"));
 
-    // it dies: after twice the time in which it would have given up, the pool is anybody's
+    // the host dies: after twice its suspend time the pool can be imported
     drop(held);
     let held = take().unwrap();
     assert_eq!(read_file(&held, "tank", "letter"), b"mine");

@@ -148,7 +148,7 @@ fn import_devices(devices: &[Drive], when: &str) -> Pool {
 
 /// Finishes the expansion, and has every block compared with its checksum on every drive.
 fn finish_and_scrub(pool: &Pool, when: &str) {
-    // a drive whose last uberblock was cut lacks that txg: the expansion waits for its resilver
+    // a drive whose last uberblock was lost lacks that txg: the expansion waits for its resilver
     if pool.needs_resilver() {
         let resilvered = pool.resilver(&ScanProgress::new()).unwrap();
         assert!(resilvered.complete && resilvered.errors == 0, "{when}: {resilvered:?}");
@@ -164,7 +164,7 @@ fn finish_and_scrub(pool: &Pool, when: &str) {
     );
 }
 
-/// What the pool is after a cut: sound as it is, and able to go on with the expansion.
+/// The pool after a cut: intact, and able to continue the expansion.
 fn check_after_cut(storm: &DiskArray, at: usize) {
     let when = format!("cut at {at}");
     let found = storm.journal().cut_power(at, at as u64);
@@ -266,7 +266,7 @@ fn expansion_pauses_for_a_failed_drive() {
     assert_eq!(expand(&pool).state, "paused");
     storm.disks()[1].clear_faults();
     pool.clear_errors(None).unwrap();
-    assert_eq!(expand(&pool).state, "paused", "it lacks what was written meanwhile");
+    assert_eq!(expand(&pool).state, "paused", "it lacks the data written meanwhile");
     let resilvered = pool.resilver(&ScanProgress::new()).unwrap();
     assert!(resilvered.complete && resilvered.errors == 0, "{resilvered:?}");
     finish_and_scrub(&pool, "the drive is back");
@@ -383,7 +383,7 @@ fn initialize_waits_for_an_expansion() {
     pool.command_activity(&[], initialize, start, 0).unwrap();
     assert!(pool.step_activities().unwrap());
     attach_fourth(&storm, &pool);
-    // sectors change their places now: what is free cannot be told from what is not
+    // sectors change their places now: free ones cannot be distinguished from used ones
     for _ in 0..200 {
         if !pool.step_activities().unwrap() {
             break;

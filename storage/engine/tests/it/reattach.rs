@@ -1,4 +1,4 @@
-//! Drives that were missing when a pool was taken over, and come back while it is in use.
+//! Drives that were missing at the import, and come back while the pool is in use.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ fn resilver(pool: &Pool) {
     assert!(!pool.needs_resilver());
 }
 
-/// Takes a pool over without one drive, writes, takes the drive back, writes, mends, and reads all
+/// Imports a pool without one drive, writes, reopens the drive, writes, resilvers, and reads all
 /// without the others.
 #[test]
-fn a_drive_that_comes_back_gets_what_it_missed() {
+fn returned_drive_is_resilvered() {
     for (name, shape, count, spare) in [
         ("mirror", VdevLayout::Mirror, 2, 1),
         ("raidz1", VdevLayout::Raidz(1), 3, 1),
@@ -59,9 +59,9 @@ fn a_drive_that_comes_back_gets_what_it_missed() {
     }
 }
 
-/// A drive that lacks something of long ago comes back, too: it took part until it was away.
+/// A drive with an older DTL comes back, too: it took part until it was missing.
 #[test]
-fn a_drive_that_lacks_something_older_comes_back_as_well() {
+fn returned_drive_with_an_older_dtl_is_resilvered() {
     let folder = TempDir::new("back-older", 2, DRIVE_SIZE);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Mirror, 2), &environment()).unwrap();
@@ -76,7 +76,7 @@ fn a_drive_that_lacks_something_older_comes_back_as_well() {
     write(&held, "old", 1);
     held.export().unwrap();
     drop(held);
-    // both are there, and nobody mends
+    // both are there, and no resilver runs
     let held = import(&drives);
     assert!(held.needs_resilver());
     for seed in 2..6 {
@@ -100,7 +100,7 @@ fn a_drive_that_lacks_something_older_comes_back_as_well() {
 
 /// Two halves of a mirror that were each written alone are not one any more.
 #[test]
-fn a_drive_that_others_had_meanwhile_is_not_taken_back() {
+fn drive_used_elsewhere_is_not_reopened() {
     let folder = TempDir::new("back-elsewhere", 2, DRIVE_SIZE);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Mirror, 2), &environment()).unwrap();
@@ -130,7 +130,7 @@ fn a_drive_that_others_had_meanwhile_is_not_taken_back() {
     assert!(read_file(&import(&drives[1..]), "tank", "other") == noise_bytes(9, 1 << 20));
 }
 
-/// Where the pool's own records say that the drive is which is not among `drives`.
+/// The configured path of the drive that is not among `drives`.
 fn path_of_missing(drives: &[std::path::PathBuf]) -> std::path::PathBuf {
     let held = import(drives);
     let place = held.missing_drives()[0].1.clone();
@@ -139,7 +139,7 @@ fn path_of_missing(drives: &[std::path::PathBuf]) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_drive_that_comes_back_under_another_name_is_found() {
+fn renamed_drive_is_found() {
     let folder = TempDir::new("back-renamed", 3, DRIVE_SIZE);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Raidz(1), 3), &environment()).unwrap();
@@ -154,7 +154,7 @@ fn a_drive_that_comes_back_under_another_name_is_found() {
     write_file(&held, "tank", "while", &noise_bytes(2, 3 << 20));
     held.sync().unwrap();
     assert!(held.reopen_drives().is_empty());
-    // which of two is meant, nobody knows
+    // the right one of two is unknown
     std::fs::copy(&away, &copy).unwrap();
     std::fs::rename(&away, &other).unwrap();
     assert!(held.reopen_drives().is_empty());
@@ -165,7 +165,7 @@ fn a_drive_that_comes_back_under_another_name_is_found() {
     held.export().unwrap();
     drop(held);
     assert_eq!(path_of_missing(&drives[1..]), other);
-    // where it is when the pool is taken over is noted, too
+    // the import records its place, too
     let third = folder.path().join("third.img");
     std::fs::rename(&other, &third).unwrap();
     let held = import(&[third.clone(), drives[1].clone(), drives[2].clone()]);
@@ -175,7 +175,7 @@ fn a_drive_that_comes_back_under_another_name_is_found() {
 }
 
 #[test]
-fn a_name_that_leads_to_the_same_drive_stays() {
+fn path_to_the_same_drive_stays() {
     let folder = TempDir::new("back-links", 2, DRIVE_SIZE);
     let links = folder.path().join("by-id");
     std::fs::create_dir(&links).unwrap();
@@ -192,7 +192,7 @@ fn a_name_that_leads_to_the_same_drive_stays() {
     drop(held);
     import(&drives).export().unwrap();
     assert_eq!(path_of_missing(&drives[1..]), links.join("disk-0"));
-    // nor is the place noted of another that has the drive's old name by now
+    // and a place that has another drive by now is not recorded
     let held = import(&drives);
     let now = folder.path().join("sdf.img");
     std::fs::rename(&drives[0], &now).unwrap();
@@ -205,9 +205,9 @@ fn a_name_that_leads_to_the_same_drive_stays() {
     assert_eq!(path_of_missing(&drives[1..]), links.join("disk-0"));
 }
 
-/// Somebody put a copy in a drive's place that was made days ago.
+/// An old copy was put in the place of a drive.
 #[test]
-fn an_old_copy_of_a_drive_is_known_to_lack_what_came_later() {
+fn old_copy_of_a_drive_is_resilvered() {
     let folder = TempDir::new("back-copy", 2, DRIVE_SIZE);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Mirror, 2), &environment()).unwrap();
@@ -242,9 +242,9 @@ fn an_old_copy_of_a_drive_is_known_to_lack_what_came_later() {
     held.export().unwrap();
 }
 
-/// Somebody had it meanwhile, and wrote to it.
+/// Another host had it meanwhile, and wrote to it.
 #[test]
-fn a_drive_that_comes_back_from_others_is_not_used_again() {
+fn drive_changed_elsewhere_is_not_used() {
     let folder = TempDir::new("back-others", 2, DRIVE_SIZE);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Mirror, 2), &environment()).unwrap();

@@ -26,7 +26,7 @@ fn new_dataset(name: &str, properties: &[(&str, &str)]) -> NewDataset {
 const METADATA_BYTES: u64 = (7 + 1) * 2 * (128 << 10);
 
 #[test]
-fn what_a_volume_reserves_follows_its_size() {
+fn refreservation_follows_volsize() {
     let folder = TempDir::new("thick", 1, 256 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
@@ -37,13 +37,13 @@ fn what_a_volume_reserves_follows_its_size() {
     assert_eq!(sizes_of(&held, "tank/vol"), (8 << 20, (8 << 20) + METADATA_BYTES));
     held.set_property("tank/vol", "volsize", "2M").unwrap();
     assert_eq!(sizes_of(&held, "tank/vol"), (2 << 20, (2 << 20) + METADATA_BYTES));
-    // what somebody chose stays
+    // a chosen value stays
     held.set_property("tank/vol", "refreservation", "1M").unwrap();
     held.set_property("tank/vol", "volsize", "4M").unwrap();
     assert_eq!(sizes_of(&held, "tank/vol"), (4 << 20, 1 << 20));
     held.set_property("tank/vol", "refreservation", "auto").unwrap();
     assert_eq!(sizes_of(&held, "tank/vol"), (4 << 20, (4 << 20) + METADATA_BYTES));
-    // who makes it shorter loses what is behind
+    // shrinking loses the content behind the end
     held.set_property("tank/vol", "readonly", "on").unwrap();
     assert!(held.set_property("tank/vol", "volsize", "8M").is_err());
     assert_eq!(sizes_of(&held, "tank/vol"), (4 << 20, (4 << 20) + METADATA_BYTES));
@@ -70,7 +70,7 @@ fn what_a_volume_reserves_follows_its_size() {
 }
 
 #[test]
-fn with_parity_a_volume_reserves_what_its_blocks_take() {
+fn refreservation_includes_parity() {
     let folder = TempDir::new("thick-raidz", 3, 256 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Raidz(1), 3), &environment()).unwrap();
@@ -80,7 +80,7 @@ fn with_parity_a_volume_reserves_what_its_blocks_take() {
     // as OpenZFS rounds it
     held.create_volume(&new_dataset("tank/small", &[]), 10 << 20, 4 << 10, false).unwrap();
     assert_eq!(sizes_of(&held, "tank/small"), (10 << 20, 16_864_512));
-    // as large as they are told
+    // as large as their labels say
     held.create_volume(&new_dataset("tank/large", &[]), 6 << 20, 128 << 10, false).unwrap();
     assert_eq!(sizes_of(&held, "tank/large"), (6 << 20, (6 << 20) + METADATA_BYTES));
 }

@@ -1,5 +1,5 @@
-//! Drives are replaced, put beside others and taken away while the pool is in use; OpenZFS would
-//! take the pool over at any moment.
+//! Drives are replaced, attached and detached while the pool is in use; OpenZFS could
+//! import the pool at any moment.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ fn create_image(folder: &TempDir, name: &str, size: u64) -> PathBuf {
     path
 }
 
-/// What the drives hold now, as after a power cut, looked at by the examiner and by zdb.
+/// The content of the drives now, as after a power cut, checked by the examiner and by zdb.
 fn zdb_after_cut(folder: &TempDir, name: &str) -> String {
     let copy = TempDir::new(&format!("{name}-cut"), 0, 0);
     for entry in std::fs::read_dir(folder.path()).unwrap() {
@@ -29,7 +29,7 @@ fn zdb_after_cut(folder: &TempDir, name: &str) -> String {
         let mut copy = std::process::Command::new("cp");
         assert!(copy.arg("--sparse=always").args([&from, &to]).status().unwrap().success());
     }
-    // what the new drive lacks is noted, so that nothing but it is short of anything
+    // the new drive's missing data is in its DTL, so that no other block lacks redundancy
     run_zdb(copy.path(), &["-bcc", "-C"])
 }
 
@@ -113,7 +113,7 @@ fn replace_in(name: &str, shape: VdevLayout, count: usize, missing: bool) {
 }
 
 #[test]
-fn drives_are_replaced_whatever_they_are_part_of() {
+fn drives_of_every_vdev_type_are_replaced() {
     replace_in("replace-single", VdevLayout::Single, 1, false);
     replace_in("replace-mirror", VdevLayout::Mirror, 2, false);
     replace_in("replace-raidz1", VdevLayout::Raidz(1), 3, false);
@@ -128,7 +128,7 @@ fn drives_that_are_gone_are_replaced() {
 }
 
 #[test]
-fn a_replacing_that_was_cut_short_goes_on() {
+fn interrupted_replacement_resumes() {
     let folder = TempDir::new("replace-cut", 3, DRIVE_SIZE);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Raidz(1), 3), &environment()).unwrap();
@@ -152,7 +152,7 @@ fn sides_come_and_go() {
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     fill_pool(&held);
-    assert!(held.detach_drive("d0.img").is_err(), "what it holds is nowhere else");
+    assert!(held.detach_drive("d0.img").is_err(), "it has the only replica");
     let (a, b) =
         (create_image(&folder, "a.img", DRIVE_SIZE), create_image(&folder, "b.img", DRIVE_SIZE));
     held.attach_drive("d0.img", &a, false).unwrap();

@@ -1,5 +1,5 @@
-//! Drives that were away get what they missed: afterwards each holds its part of everything, the
-//! examiner and zdb find nothing, and others may go.
+//! Drives that were missing are resilvered: afterwards each has its part of everything, the
+//! examiner and zdb find nothing, and others may be removed.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,24 +91,24 @@ fn resilver_returned(name: &str, shape: VdevLayout, count: usize, away: usize) {
 }
 
 #[test]
-fn sides_of_a_mirror_that_were_away_get_what_they_missed() {
+fn mirror_children_are_resilvered() {
     resilver_returned("resilver-mirror", VdevLayout::Mirror, 3, 2);
 }
 
 #[test]
-fn drives_of_a_raidz_that_were_away_get_what_they_missed() {
+fn raidz_drives_are_resilvered() {
     resilver_returned("resilver-raidz1", VdevLayout::Raidz(1), 3, 1);
     resilver_returned("resilver-raidz2", VdevLayout::Raidz(2), 5, 2);
     resilver_returned("resilver-raidz3", VdevLayout::Raidz(3), 8, 3);
 }
 
 #[test]
-fn drives_of_a_draid_that_were_away_get_what_they_missed() {
+fn draid_drives_are_resilvered() {
     let groups = DraidLayout { parity: 2, data: 3, spares: 1 };
     resilver_returned("resilver-draid", VdevLayout::Draid(groups), 7, 2);
 }
 
-/// Makes, rewrites, renames and deletes files, and snapshots, until told to stop.
+/// Creates, rewrites, renames and deletes files, and snapshots, until stopped.
 pub(crate) fn churn_files(held: &Pool, stop: &AtomicBool) {
     let fs = held.filesystem("tank/child").unwrap();
     let root = ObjectId::new(fs.reader().root().unwrap().ino());
@@ -117,7 +117,7 @@ pub(crate) fn churn_files(held: &Pool, stop: &AtomicBool) {
             return;
         }
         let name = format!("churn{}", round % 5);
-        // near the end of room some are refused
+        // near the end of the space some are refused
         let _ = fs.unlink(&credentials(), root, name.as_bytes());
         let new = posix::NewInode::default();
         if let Ok(made) = fs.create(&credentials(), root, name.as_bytes(), &new) {
@@ -143,7 +143,7 @@ pub(crate) fn churn_files(held: &Pool, stop: &AtomicBool) {
     }
 }
 
-/// Fills a pool until it has room for a few files only.
+/// Fills a pool until a few files more fit.
 fn fill_pool(held: &Pool) {
     held.create_filesystem(&new_dataset("tank/ballast")).unwrap();
     let fs = held.filesystem("tank/ballast").unwrap();
@@ -163,14 +163,14 @@ fn fill_pool(held: &Pool) {
 }
 
 #[test]
-fn a_pool_that_is_written_meanwhile_comes_to_no_harm() {
+fn resilver_runs_while_the_pool_is_written() {
     for (name, shape, count) in
         [("churn-raidz2", VdevLayout::Raidz(2), 4), ("churn-mirror", VdevLayout::Mirror, 2)]
     {
         let folder = TempDir::new(name, count, DRIVE_SIZE);
         create_with_outdated(&folder, shape, count, 1);
         let pool = import(&folder.drives(count));
-        // little room is left, so that what is freed is wanted soon
+        // little space is left, so that freed space is soon reused
         fill_pool(&pool);
         let stop = AtomicBool::new(false);
         let mended = std::thread::scope(|scope| {
@@ -195,7 +195,7 @@ fn compare_kept(pool: &Pool, name: &str) {
 }
 
 #[test]
-fn what_is_lost_is_named_and_stays_noted() {
+fn lost_blocks_are_named_and_stay_missing() {
     let folder = TempDir::new("resilver-lost", 2, DRIVE_SIZE);
     let mut new = new_pool(&folder, VdevLayout::Mirror, 2);
     new.properties = vec![("compression".to_owned(), "off".to_owned())];
@@ -210,7 +210,7 @@ fn what_is_lost_is_named_and_stays_noted() {
     write_file(&held, "tank", "later", &noise_bytes(4, 1 << 20));
     held.export().unwrap();
     drop(held);
-    // a block in its midst goes bad on the only drive that has it
+    // a block in its middle is damaged on the only drive that has it
     let mut image = std::fs::read(&drives[1]).unwrap();
     let part = &wanted[1 << 20..(1 << 20) + 512];
     let at = image.windows(512).step_by(512).position(|bytes| bytes == part).unwrap() * 512;
@@ -241,7 +241,7 @@ fn what_is_lost_is_named_and_stays_noted() {
     held.close().unwrap();
 }
 
-/// Breaks some of what a drive holds, but not its labels.
+/// Damages some of a drive's content, but not its labels.
 pub(crate) fn corrupt_sectors(drive: &std::path::Path) {
     let mut image = std::fs::read(drive).unwrap();
     let data = (5 << 20)..image.len() - (1 << 20);
@@ -257,7 +257,7 @@ pub(crate) fn corrupt_sectors(drive: &std::path::Path) {
 }
 
 #[test]
-fn a_scrub_mends_what_is_wrong_while_the_pool_is_written() {
+fn scrub_repairs_while_the_pool_is_written() {
     for (name, shape, count) in [
         ("scrub-mirror", VdevLayout::Mirror, 2),
         ("scrub-raidz1", VdevLayout::Raidz(1), 3),
@@ -288,7 +288,7 @@ fn a_scrub_mends_what_is_wrong_while_the_pool_is_written() {
 }
 
 #[test]
-fn one_that_is_stopped_begins_anew() {
+fn stopped_resilver_starts_again() {
     let folder = TempDir::new("resilver-stopped", 2, DRIVE_SIZE);
     create_with_outdated(&folder, VdevLayout::Mirror, 2, 1);
     let pool = import(&folder.drives(2));
@@ -296,7 +296,7 @@ fn one_that_is_stopped_begins_anew() {
     watch.job.cancel.cancel();
     let mended = pool.resilver(&watch).unwrap();
     assert!(!mended.complete && pool.needs_resilver(), "{mended:?}");
-    // as if the power went away: the note is still there
+    // as after a power cut: the DTL is still there
     pool.close().unwrap();
     drop(pool);
     let pool = import(&folder.drives(2));

@@ -1,4 +1,4 @@
-//! Pools that are taken back: where the newest state is damaged, or to a checkpoint.
+//! Rewinds: of a damaged newest state, or to a checkpoint.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -12,7 +12,7 @@ use engine::{Error, ImportPoint};
 
 use crate::test_pool::{TempDir, check_pool, environment, new_pool, read_file, write_file};
 
-/// What stands before the first byte of a vdev that blocks are in.
+/// The offset of the first block on a vdev.
 const DATA_OFFSET: u64 = 4 << 20;
 
 fn import_rewound(folder: &TempDir, pool: &str, rewind: Rewind) -> engine::Result<Pool> {
@@ -47,7 +47,7 @@ fn the_reading_before_it_can_be_stopped() {
     assert_eq!(held.rewind_target(), None);
 }
 
-/// To where it would be taken back.
+/// The state of the rewind.
 fn preview_rewind(
     folder: &TempDir,
     pool: &str,
@@ -69,14 +69,14 @@ fn uberblock_txgs(folder: &TempDir) -> Vec<u64> {
     pools[0].uberblocks().iter().map(|uberblock| uberblock.txg.get()).collect()
 }
 
-/// Makes a pool, a mirror of two, with a file for each of some groups, and cuts the power. Something was
-/// promised after the last.
+/// Creates a pool, a mirror of two, with a file for each of some txgs, and cuts the power. A record
+/// was committed after the last.
 fn create_history(folder: &TempDir) -> Vec<u64> {
     let held = pool::create(&new_pool(folder, VdevLayout::Mirror, 2), &environment()).unwrap();
     let mut txgs = Vec::new();
     for name in ["one", "two", "three", "four"] {
         write_file(&held, "tank", name, name.repeat(50_000).as_bytes());
-        // the second time there is a chain of promises
+        // the second time there is a chain of log blocks
         held.filesystem("tank").unwrap().fsync(None).unwrap();
         write_file(&held, "tank", &format!("{name}-promised"), name.as_bytes());
         held.filesystem("tank").unwrap().fsync(None).unwrap();
@@ -109,7 +109,7 @@ fn file_names(pool: &Pool) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_damaged_newest_state_is_given_up() {
+fn damaged_newest_state_is_discarded() {
     let folder = TempDir::new("rewind", 2, 128 << 20);
     let txgs = create_history(&folder);
     let newest = uberblock_txgs(&folder)[0];
@@ -124,7 +124,7 @@ fn a_damaged_newest_state_is_given_up() {
 
     let pool = import_rewound(&folder, "tank", Rewind::Extreme).unwrap();
     assert_eq!(pool.rewind_target(), Some(wanted));
-    assert!(pool.txg() > newest, "no state that was given up is newer");
+    assert!(pool.txg() > newest, "no discarded state is newer");
     assert_eq!(file_names(&pool), ["one", "two", "three"]);
     assert_eq!(read_file(&pool, "tank", "three"), "three".repeat(50_000).as_bytes());
     assert_eq!(read_file(&pool, "tank", "three-promised"), b"three");
@@ -140,7 +140,7 @@ fn a_damaged_newest_state_is_given_up() {
 }
 
 #[test]
-fn no_farther_than_needed_and_asked_for() {
+fn rewind_goes_no_farther_than_needed() {
     let folder = TempDir::new("rewind-far", 2, 128 << 20);
     let txgs = create_history(&folder);
     assert_eq!(preview_rewind(&folder, "tank", Rewind::Recent).unwrap(), None, "nothing is wrong");
@@ -159,10 +159,10 @@ fn no_farther_than_needed_and_asked_for() {
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }
 
-/// The power fails before anything is written to a pool that was taken back: it stays so, and what was
-/// promised in states that are given up is not done.
+/// The power fails before anything is written to a rewound pool: it stays rewound, and log records
+/// of discarded states are not replayed.
 #[test]
-fn a_pool_that_was_taken_back_stays_so() {
+fn rewound_pool_stays_rewound() {
     let folder = TempDir::new("rewind-cut", 2, 128 << 20);
     let txgs = create_history(&folder);
     drop(import_rewound(&folder, "tank", Rewind::Txg(txgs[2])).unwrap());
@@ -204,7 +204,7 @@ fn read_content(pool: &engine::RescuePool, dataset: &str) -> BTreeMap<Vec<u8>, V
 }
 
 #[test]
-fn a_pool_of_openzfs_goes_back_to_its_checkpoint() {
+fn openzfs_pool_rewinds_to_its_checkpoint() {
     let fixture = fixtures::load("checkpoint-raidz");
     let folder = copy_fixture(&fixture);
     let here = [folder.path().to_path_buf()];
@@ -241,9 +241,9 @@ fn copy_fixture(fixture: &fixtures::Fixture) -> TempDir {
     folder
 }
 
-/// Takes pools of OpenZFS back to what they were shortly before, and goes on from there.
+/// Rewinds pools of OpenZFS to a recent state, and works on from there.
 #[test]
-fn pools_of_openzfs_are_taken_back() {
+fn openzfs_pools_are_rewound() {
     let mut written = 0;
     for fixture in fixtures::all() {
         let (name, pool) = (fixture.name.as_str(), fixture.pool_name().to_owned());

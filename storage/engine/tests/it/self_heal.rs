@@ -1,4 +1,4 @@
-//! What a drive gives wrong is mended on it when somebody reads it, and only there.
+//! Wrong data of a drive is repaired when it is read, and only there.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -82,7 +82,7 @@ fn checksum_errors(pool: &Pool) -> u64 {
 }
 
 #[test]
-fn who_reads_has_it_mended() {
+fn read_repairs_wrong_data() {
     for (name, shape, count) in [
         ("mirror", VdevLayout::Mirror, 2),
         ("raidz1", VdevLayout::Raidz(1), 4),
@@ -103,7 +103,7 @@ fn who_reads_has_it_mended() {
             }
         });
         assert_eq!(checksum_errors(&pool), 1, "{name}: it is counted once");
-        assert!(has_bytes(&drives[drive], at, sector), "{name}: it is mended");
+        assert!(has_bytes(&drives[drive], at, sector), "{name}: it is repaired");
         pool.export().unwrap();
         drop(pool);
         assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new(), "{name}");
@@ -111,7 +111,7 @@ fn who_reads_has_it_mended() {
 }
 
 #[test]
-fn sides_that_differ_without_a_checksum_are_not_written_over_one_another() {
+fn unchecksummed_differences_are_not_repaired() {
     for wrong in 0..2 {
         let folder = TempDir::new(&format!("healing-unknown-{wrong}"), 2, DRIVE_SIZE);
         let content = noise_bytes(9, 1 << 20);
@@ -134,7 +134,7 @@ fn sides_that_differ_without_a_checksum_are_not_written_over_one_another() {
 }
 
 #[test]
-fn what_is_not_there_any_more_is_left_alone() {
+fn freed_blocks_are_not_repaired() {
     let folder = TempDir::new("healing-gone", 4, DRIVE_SIZE);
     let content = noise_bytes(8, 1 << 20);
     let (drive, at) = create_corrupted(&folder, VdevLayout::Raidz(1), 4, &content);
@@ -142,7 +142,7 @@ fn what_is_not_there_any_more_is_left_alone() {
     let pool = import(&drives);
     assert!(read_file(&pool, "tank", "film") == content);
     assert!(checksum_errors(&pool) > 0);
-    // nobody has mended yet: there was no thread for it
+    // not repaired yet: there was no thread for it
     let fs = pool.filesystem("tank").unwrap();
     let root = ObjectId::new(fs.reader().root_object());
     fs.unlink(&credentials(), root, b"film").unwrap();
@@ -153,7 +153,7 @@ fn what_is_not_there_any_more_is_left_alone() {
     with_sync_thread(&pool, || ());
     assert!(
         has_bytes(&drives[drive], at, &noise_bytes(99, 4096)),
-        "somebody else's by now, for all we know"
+        "the space may belong to another block by now"
     );
     pool.export().unwrap();
     drop(pool);
@@ -161,7 +161,7 @@ fn what_is_not_there_any_more_is_left_alone() {
 }
 
 #[test]
-fn a_rotten_drive_is_mended_by_who_reads_beside_others_who_write() {
+fn bad_drive_is_repaired_during_writes() {
     for (name, shape, count) in
         [("rotten-mirror", VdevLayout::Mirror, 2), ("rotten-raidz2", VdevLayout::Raidz(2), 5)]
     {

@@ -1,5 +1,5 @@
-//! Pools whose blocks are shared by clones and by dedup: files of them are deleted and rewritten,
-//! and what others still want stays.
+//! Pools with cloned and deduplicated blocks: files of them are deleted and rewritten,
+//! and blocks with other references stay.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::test_pool::{TempDir, check_pool, credentials, environment, new_pool, 
 const FIXTURES: [&str; 6] =
     ["holes-and-clones", "dedup-legacy", "dedup-fast", "dedup-waiting", "removed", "removed-twice"];
 
-/// What zdb says of a pool in a folder; nothing where it is not installed.
+/// The output of zdb for a pool in a folder; empty if it is not installed.
 pub(crate) fn run_zdb(folder: &Path, options: &[&str]) -> String {
     zdb_of(folder, "tank", options)
 }
@@ -25,7 +25,7 @@ pub(crate) fn run_zdb(folder: &Path, options: &[&str]) -> String {
 pub(crate) fn zdb_of(folder: &Path, pool: &str, options: &[&str]) -> String {
     let mut command = fixtures::zdb_command();
     let Ok(output) = command.args(options).args(["-e", "-p"]).arg(folder).arg(pool).output() else {
-        eprintln!("zdb is not installed: {options:?} was not asked");
+        eprintln!("zdb is not installed: {options:?} was not run");
         return String::new();
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned()
@@ -88,7 +88,7 @@ fn churn_files(held: &Pool, dataset: &str, entries: &serde_json::Value, all: boo
 }
 
 #[test]
-fn shared_blocks_of_real_pools_stay_as_long_as_they_are_wanted() {
+fn shared_blocks_live_until_their_last_reference() {
     for name in FIXTURES.into_iter().filter(|name| fixtures::exists(name)) {
         let fixture = fixtures::load(name);
         let folder = copy_fixture(name, &format!("shared-{name}"));
@@ -117,9 +117,9 @@ fn copy_fixture(name: &str, folder: &str) -> TempDir {
     folder
 }
 
-/// Pointers of the younger ones were renewed by OpenZFS, those of the old one lead to the removed vdev.
+/// OpenZFS rewrote the pointers of the younger ones; those of the old one lead to the removed vdev.
 #[test]
-fn snapshots_of_what_was_moved_off_a_removed_vdev_go_in_any_order() {
+fn snapshots_with_remapped_blocks_are_destroyed() {
     let all = ["old", "young", "younger", "youngest"];
     for (number, order) in
         [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]].iter().enumerate()
@@ -143,7 +143,7 @@ fn snapshots_of_what_was_moved_off_a_removed_vdev_go_in_any_order() {
     }
 }
 
-/// What the owners of all files of a file system use, counted anew.
+/// The usage of the owners of all files of a file system, counted again.
 fn recount_owners(objset: &dmu::Objset) -> [BTreeMap<String, (u64, u64)>; 3] {
     let (fs, _) = zpl::Fs::open(objset.clone(), zpl::FsOptions::default(), None).unwrap();
     let mut found: [BTreeMap<String, (u64, u64)>; 3] = Default::default();
@@ -162,7 +162,7 @@ fn recount_owners(objset: &dmu::Objset) -> [BTreeMap<String, (u64, u64)>; 3] {
     found
 }
 
-/// What the tables of all file systems in a folder say is what their files come to.
+/// Compares the tables of all file systems in a folder with their files.
 fn check_owner_usage(folder: &TempDir, name: &str) {
     let device = |path: &Path| Arc::new(device::File::open(path).unwrap()) as _;
     let devices: Vec<Arc<dyn device::Device>> = std::fs::read_dir(folder.path())
@@ -223,7 +223,7 @@ pub(crate) fn noise_bytes(seed: u32, length: u32) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_alike_is_stored_once_where_the_property_says_so() {
+fn dedup_stores_equal_blocks_once() {
     let folder = TempDir::new("dedup", 1, 256 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
@@ -269,7 +269,7 @@ fn dedup_over_corruption(dedup: &str) -> bool {
     let before = held.status().allocated;
     write_file(&held, "tank", "second", &bytes);
     held.sync().unwrap();
-    assert!(held.status().allocated < before + (100 << 10), "{dedup}: what is alike is shared");
+    assert!(held.status().allocated < before + (100 << 10), "{dedup}: equal blocks are shared");
     held.export().unwrap();
     drop(held);
     let path = &folder.drives(1)[0];
@@ -303,14 +303,14 @@ fn dedup_over_corruption(dedup: &str) -> bool {
 }
 
 #[test]
-fn what_is_alike_is_compared_where_the_property_says_so() {
+fn dedup_verify_compares_blocks() {
     assert!(!dedup_over_corruption("sha512"), "the checksum alone is believed");
     for dedup in ["verify", "blake3,verify"] {
         assert!(dedup_over_corruption(dedup), "{dedup}");
     }
 }
 
-/// Writes files until it is refused; gives how many bytes went in, and why no more did.
+/// Writes files until it is refused; returns the written bytes, and the error.
 fn write_until_full(held: &Pool, fs: &str, seed: u32) -> (usize, String) {
     let live = held.filesystem(fs).unwrap();
     let root = live.reader().root().unwrap().ino();

@@ -10,7 +10,7 @@ use units::ObjectId;
 
 use crate::test_pool::{create_memory_pool, credentials, environment, verify_pool, write_file};
 
-/// Writes and has it promised, over and over.
+/// Writes and commits, over and over.
 fn write_and_fsync(pool: &Pool, name: &str, stop: &AtomicBool) {
     write_file(pool, "tank", name, b"begun");
     let fs = pool.filesystem("tank").unwrap();
@@ -29,7 +29,7 @@ fn create_pool(world: &pool::Environment) -> (Pool, Arc<dyn Device>) {
     create_memory_pool(256 << 20, world)
 }
 
-/// What the drives lead to is read from them, while much more is written to them.
+/// Blocks of the synced tree are read from the drives, while much more is written to them.
 #[test]
 fn a_listing_that_takes_long_finds_all() {
     // nothing is kept in memory
@@ -63,7 +63,7 @@ fn a_listing_that_takes_long_finds_all() {
 }
 
 #[test]
-fn what_is_promised_meanwhile_does_no_harm_to_snapshots() {
+fn commits_do_not_affect_snapshots() {
     let (pool, drive) = create_pool(&environment());
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What there is no room for is refused, in the words of who refuses it; what frees space goes on.
+//! Changes without space are refused with the right error; changes that free space succeed.
 
 use std::thread;
 use std::time::Duration;
@@ -26,8 +26,8 @@ fn root_object(fs: &OpenFileSystem) -> ObjectId {
     ObjectId::new(fs.reader().root_object())
 }
 
-/// Writes a file of MiBs until it is refused, everything being counted after each; gives how many
-/// it were, and why no more.
+/// Writes a file of MiBs until it is refused, with a sync after each; returns their number, and the
+/// error.
 fn write_until_refused(
     held: &Pool,
     fs: &str,
@@ -63,14 +63,14 @@ fn create_filesystem(pool: &Pool, name: &str, properties: &[(&str, &str)]) {
 }
 
 #[test]
-fn owners_may_use_what_their_quotas_say() {
+fn owner_quotas_limit_usage() {
     let folder = TempDir::new("owners-quotas", 1, 512 * MIB);
     let pool = create_pool(&folder);
     let other = ChangeContext { credentials: Credentials::new(1001, 101), ..credentials() };
     pool.set_property("tank", "userquota@1000", "3M").unwrap();
     let (written, error) = write_until_refused(&pool, "tank", &credentials(), "mine");
     assert_eq!(error, Reason::OverQuota);
-    // what is counted is what was written before: a limit is passed by the last that was let in
+    // earlier writes are counted: a quota is exceeded by the last admitted one
     assert!((2..=4).contains(&written), "{written} MiB");
     write_file_as(&pool, &other, "others");
     // files are freed although nothing may be written
@@ -139,10 +139,10 @@ fn owners_may_use_what_their_quotas_say() {
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }
 
-/// As OpenZFS has it, quotas of owners keep from new files, from writing, and from being given files;
-/// whoever is over one can tidy up.
+/// As in OpenZFS, quotas of owners forbid new files, writes, and receiving files by chown;
+/// an owner over quota can clean up.
 #[test]
-fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
+fn owner_over_quota_can_free_space() {
     let folder = TempDir::new("over-quota", 1, 256 * MIB);
     let held = create_pool(&folder);
     held.set_property("tank", "acltype", "posix").unwrap();
@@ -172,7 +172,7 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     over(fs.write(&mine, a, WriteOffset::End, b"more").map(drop));
     over(fs.create(&mine, top, b"new", &NewInode::default()).map(drop));
     over(fs.create_tmpfile(&mine, top, &NewInode::default()).map(drop));
-    // what is a file of its own is a new file
+    // an attribute in a file of its own is a new file
     let xattr = |name: &[u8], value: Option<&[u8]>| {
         fs.set_xattr(&mine, a, name, value, posix::XattrMode::Any)
     };
@@ -198,7 +198,7 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     let now = Some(posix::SetTime::Now);
     set(&mine, a, SetAttributes { mode: Some(0o600), ..SetAttributes::default() });
     set(&mine, a, SetAttributes { atime: now, mtime: now, ..SetAttributes::default() });
-    // who has the file already is given nothing
+    // the present owner gets nothing new
     let same = SetAttributes { uid: Some(1000), gid: Some(100), ..SetAttributes::default() };
     set(&mine, a, same);
     set(&mine, b, SetAttributes { project_id: Some(7), ..SetAttributes::default() });
@@ -207,7 +207,7 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     fs.extend(&mine, a, 5 * MIB).unwrap();
     set(&mine, a, SetAttributes { size: Some(6 * MIB), ..SetAttributes::default() });
     fs.punch_hole(&mine, a, 0..MIB).unwrap();
-    // whoever else has room may be given it
+    // another owner with enough quota may get it
     set(&other, b, SetAttributes { uid: Some(1001), ..SetAttributes::default() });
     set(&other, b, SetAttributes { gid: Some(101), ..SetAttributes::default() });
     set(&other, gift, SetAttributes { project_id: Some(8), ..SetAttributes::default() });
@@ -236,7 +236,7 @@ fn datasets_may_use_what_quotas_and_reservations_leave() {
         pool.create_snapshots(&[format!("{fs}@kept")]).unwrap();
         unlink_file(&pool, fs, "first");
         pool.sync().unwrap();
-        // what a snapshot keeps counts for the quota, and not for what is referred to
+        // space of a snapshot counts for the quota, and not for the refquota
         let (again, why) = write_until_refused(&pool, fs, &credentials(), "second");
         assert_eq!(why, Reason::OverQuota, "{fs}");
         assert!((least..=least + 2).contains(&again), "{fs}: {again} MiB");
@@ -245,7 +245,7 @@ fn datasets_may_use_what_quotas_and_reservations_leave() {
     create_filesystem(&pool, "tank/kept", &[("refreservation", "30M")]);
     let (free, why) = write_until_refused(&pool, "tank", &credentials(), "all");
     assert_eq!(why, Reason::NoSpace);
-    // nothing is left but what is reserved: those have it
+    // only the reserved space is left: its dataset may use it
     for fs in ["tank/reserved", "tank/kept"] {
         let (written, why) = write_until_refused(&pool, fs, &credentials(), "mine");
         assert_eq!(why, Reason::NoSpace, "{fs}");
@@ -260,7 +260,7 @@ fn datasets_may_use_what_quotas_and_reservations_leave() {
 }
 
 #[test]
-fn what_is_stored_once_takes_the_room_of_one() {
+fn deduplicated_data_counts_once() {
     const FILE_SIZE: u32 = 24 << 20;
     let size = u64::from(FILE_SIZE);
     let folder = TempDir::new("room-of-one", 1, 256 * MIB);
@@ -313,8 +313,8 @@ fn what_is_stored_once_takes_the_room_of_one() {
     let held =
         engine::pool::import(&[folder.path().into()], "tank", false, &environment()).unwrap();
     let then = held.space("tank").available;
-    assert!(then.abs_diff(told) < MIB, "whoever takes it over counts the same: {told}, {then}");
-    // what one gives up is not given up by all
+    assert!(then.abs_diff(told) < MIB, "a later import counts the same: {told}, {then}");
+    // freeing one reference does not free the others
     for copy in 0..12 {
         unlink_file(&held, "tank", &format!("copy-{copy}"));
         unlink_file(&held, "tank/alike", &format!("copy-{copy}"));
@@ -331,7 +331,7 @@ fn what_is_stored_once_takes_the_room_of_one() {
 }
 
 #[test]
-fn what_is_still_open_when_it_is_removed_is_waited_for_but_not_long() {
+fn space_of_removed_open_files_is_awaited_briefly() {
     let folder = TempDir::new("leaving", 1, 256 * MIB);
     let pool = create_pool(&folder);
     create_filesystem(&pool, "tank/quota", &[("quota", "8M")]);
@@ -343,7 +343,7 @@ fn what_is_still_open_when_it_is_removed_is_waited_for_but_not_long() {
     let film = ObjectId::new(fs.reader().find(b"film").unwrap().unwrap().ino());
     fs.hold_file(film).unwrap();
     unlink_file(&pool, "tank/quota", "film");
-    // somebody has it open for longer
+    // it stays open for longer
     let refused = fs.create(&credentials(), root_object(&fs), b"letter", &NewInode::default());
     assert_eq!(refused.err().unwrap().reason(), Reason::OverQuota);
     thread::scope(|scope| {
@@ -357,7 +357,7 @@ fn what_is_still_open_when_it_is_removed_is_waited_for_but_not_long() {
 }
 
 #[test]
-fn a_full_pool_takes_nothing_and_gives_back_everything() {
+fn full_pool_refuses_writes_and_frees_everything() {
     let folder = TempDir::new("brim", 3, 96 * MIB);
     let new = NewPool { ashift: Some(9), ..new_pool(&folder, VdevLayout::Raidz(1), 3) };
     let held = engine::pool::create(&new, &environment()).unwrap();
@@ -369,7 +369,7 @@ fn a_full_pool_takes_nothing_and_gives_back_everything() {
     let mut rounds = Vec::new();
     for round in 0..4_u32 {
         let mut files = 0_u32;
-        // files of many sizes, until neither a file nor a byte more goes in
+        // files of many sizes, until neither a file nor a byte more fits
         let error = loop {
             let bytes = noise_bytes(round * 1000 + files, 1 << (9 + files % 14));
             let name = format!("f{files}");
@@ -413,7 +413,7 @@ fn a_full_pool_takes_nothing_and_gives_back_everything() {
 }
 
 #[test]
-fn what_waits_is_counted_as_often_as_it_will_be_stored() {
+fn dirty_data_counts_all_its_copies() {
     for (copies, size) in [("3", 60 << 10), ("1", 512)] {
         let folder = TempDir::new(&format!("copies-{copies}"), 1, 160 * MIB);
         let pool = create_pool(&folder);
@@ -467,7 +467,7 @@ fn used_by_class(pool: &Pool) -> [u64; 4] {
 }
 
 #[test]
-fn metadata_small_blocks_and_tables_of_dedup_have_vdevs_of_their_own() {
+fn special_and_dedup_vdevs_get_their_blocks() {
     let folder = TempDir::new("classes", 6, 128 * MIB);
     let held = engine::pool::create(&pool_with_classes(&folder), &environment()).unwrap();
     held.set_property("tank", "compression", "off").unwrap();
@@ -505,7 +505,7 @@ fn metadata_small_blocks_and_tables_of_dedup_have_vdevs_of_their_own() {
 }
 
 #[test]
-fn what_is_read_only_stays_as_it_is() {
+fn read_only_dataset_never_changes() {
     let folder = TempDir::new("readonly", 1, 128 * MIB);
     let pool = create_pool(&folder);
     write_file(&pool, "tank", "there", b"before");
@@ -520,10 +520,10 @@ fn what_is_read_only_stays_as_it_is() {
     pool.export().unwrap();
 }
 
-/// A block takes a sector at least, however small it is: what waits to be written takes more than it has
-/// bytes. Were that not counted, a group would be too large for the pool, which would stand still.
+/// A block takes at least a sector, however small it is: dirty data takes more than its
+/// bytes. Otherwise a txg could be too large for the pool, which would be suspended.
 #[test]
-fn blocks_that_are_smaller_than_a_sector_are_not_let_in_without_room() {
+fn blocks_below_a_sector_need_a_whole_sector() {
     for (shape, drives, name) in
         [(VdevLayout::Single, 1, "one"), (VdevLayout::Raidz(2), 4, "raidz2")]
     {
@@ -543,7 +543,7 @@ fn blocks_that_are_smaller_than_a_sector_are_not_let_in_without_room() {
         held.sync().unwrap();
         unlink_file(&held, "tank", "large");
         held.sync().unwrap();
-        // small files have small blocks, whatever the records are
+        // small files have small blocks, whatever the recordsize is
         held.set_property("tank", "recordsize", "128K").unwrap();
         let error = (0_u32..).find_map(|number| {
             let file = match make(format!("small-{number}").as_bytes()) {

@@ -62,7 +62,7 @@ fn assert_files(pool: &Pool) {
 }
 
 #[test]
-fn spare_replaces_a_missing_drive_until_it_is_back() {
+fn spare_replaces_a_missing_drive_until_it_returns() {
     let (folder, pool, away) = pool_without_first("spare-back");
     assert_eq!(spare_states(&pool), ["AVAIL"]);
     assert_eq!(activate(&pool), 1);
@@ -186,7 +186,7 @@ fn spare_stays_when_the_failed_drive_is_detached() {
 }
 
 #[test]
-fn spare_stands_in_for_a_drive_that_fails_in_use() {
+fn spare_replaces_a_drive_that_fails() {
     for layout in [VdevLayout::Mirror, VdevLayout::Raidz(2)] {
         let storm = DiskArray::new(&[64 << 20; 5]);
         let drives: Vec<PathBuf> = (0..5).map(|index| format!("/disk{index}").into()).collect();
@@ -217,7 +217,7 @@ fn resilver_with_failed(pool: &Pool) {
     assert!(done.complete && done.errors == 0, "{done:?}");
 }
 
-/// The pool is there, with all that was synced, wherever the power fails.
+/// The pool has all synced data, wherever the power fails.
 fn cut_power(storm: &DiskArray, (start, in_use, end): (usize, usize, usize)) {
     let step = ((end - start) / 8).max(1);
     for at in (start..=end).step_by(step).chain((in_use..=end).step_by(3)).chain([end]) {
@@ -262,7 +262,7 @@ fn name_of(path: &Path) -> &str {
 }
 
 #[test]
-fn spare_stands_in_for_a_drive_with_too_many_errors() {
+fn spare_replaces_a_drive_with_many_errors() {
     let storm = DiskArray::new(&[64 << 20; 3]);
     let drives: Vec<PathBuf> = (0..3).map(|index| format!("/disk{index}").into()).collect();
     let new = new_pool(VdevLayout::Mirror, &drives[..2], &drives[2..]);

@@ -66,7 +66,7 @@ fn cut_receives_resume_where_they_stopped() {
         while next.len() > 360_000 {
             let why = receive_resumable(&pool, "tank/copy", &next[..300_000]).unwrap_err();
             assert!(why.to_string().contains("Partially received snapshot is saved"), "{why}");
-            // the state is there after an import, too
+            // the state exists after an import, too
             pool.export().unwrap();
             drop(pool);
             pool = import(&folder);
@@ -205,7 +205,7 @@ impl std::io::Read for CutAt<'_> {
         let count = self.stream.read(&mut into[..count])?;
         self.left = self.left.saturating_sub(count);
         if self.left == 0 && self.cut.is_none() {
-            // what was received last is not written yet
+            // the last received data is not synced yet
             self.pool.sync().unwrap();
             self.cut = Some(copy_after_cut(self.folder, "cutcopy", 1));
         }

@@ -184,7 +184,7 @@ fn damaged_or_cut_stream_changes_nothing() {
     close_and_check(pool, &folder);
 }
 
-/// Computes every checksum of a stream anew, as far as its records can be read.
+/// Recomputes every checksum of a stream, as far as its records can be read.
 pub(crate) fn reseal(stream: &mut [u8]) {
     let (mut sum, mut at) = (simd::fletcher::Fletcher4::new(false), 0);
     while let Some(record) = stream.get_mut(at..at + RECORD_SIZE) {
@@ -275,7 +275,7 @@ struct SyncHook(Arc<Mutex<Option<Work>>>);
 type Work = Box<dyn FnOnce() + Send>;
 
 impl SyncHook {
-    /// The environment of a pool whose syncs run the hook: each asks for the time when it begins.
+    /// The environment of a pool whose syncs run the hook: each reads the time when it begins.
     fn environment(&self) -> Environment {
         let (hook, environment) = (self.clone(), environment());
         let now = Arc::clone(&environment.now);

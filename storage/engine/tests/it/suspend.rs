@@ -1,6 +1,6 @@
-//! Drives that fail past redundancy while a pool is in use: it stands still, what can be read is
-//! read, who wants to write is told, and when the drives are back and the pool is cleared it goes
-//! on with nothing lost, not even what nobody had asked to be kept.
+//! Drives that fail past redundancy while a pool is in use: it is suspended, cached data is
+//! read, writers get errors. When the drives are back and the pool is cleared, it
+//! resumes with nothing lost, not even uncommitted changes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,13 +34,13 @@ fn create_with_vdevs(storm: &DiskArray, vdevs: Vec<NewVdev>) -> Pool {
     engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap()
 }
 
-/// Does something while a thread writes the pool's groups, as a daemon has it.
+/// Runs an operation while a thread syncs the pool's txgs, as in a daemon.
 fn with_sync_thread(held: &Pool, work: impl FnOnce()) {
     struct StopOnDrop<'a>(&'a AtomicBool, &'a Pool);
     impl Drop for StopOnDrop<'_> {
         fn drop(&mut self) {
             self.0.store(true, Ordering::Release);
-            // one that stands still would never end
+            // a suspended one would never end
             let _ = self.1.close();
         }
     }
@@ -55,7 +55,7 @@ fn with_sync_thread(held: &Pool, work: impl FnOnce()) {
     });
 }
 
-/// What drives hold, as files.
+/// The content of the drives, as files.
 fn write_images(name: &str, drives: &[MemoryDevice]) -> TempDir {
     let folder = TempDir::new(name, drives.len(), DRIVE_SIZE);
     for (path, drive) in folder.drives(drives.len()).into_iter().zip(drives) {
@@ -76,7 +76,7 @@ fn check_suspended(pool: &Pool) {
     assert!(matches!(snapshot, Err(engine::Error::Suspended { .. })), "{snapshot:?}");
 }
 
-/// Breaks a pool in use, and mends it again.
+/// Breaks a pool in use, and clears it again.
 fn suspend_and_clear(name: &str, shape: VdevLayout, drives: usize, fault: &Fault) {
     let name = format!("{name}-{fault:?}").replace(|c: char| !c.is_ascii_alphanumeric(), "");
     let storm = DiskArray::new(&vec![DRIVE_SIZE; drives]);
@@ -112,11 +112,11 @@ fn suspend_and_clear(name: &str, shape: VdevLayout, drives: usize, fault: &Fault
         if !matches!(fault, Fault::Removed) {
             assert!(read_file(&held, "tank", "kept") == noise_bytes(1, 3 << 20), "{name}");
         }
-        // the power is cut now: what was promised is there
+        // the power is cut now: committed changes are there
         for seed in 0..3 {
             compare_after_cut(&name, &storm.journal().cut_power(storm.journal().len(), seed));
         }
-        // cleared too early, it stands still again
+        // cleared too early, it is suspended again
         assert!(matches!(held.clear_errors(None), Err(engine::Error::Suspended { .. })));
         check_suspended(&held);
         for disk in storm.disks() {
@@ -128,7 +128,7 @@ fn suspend_and_clear(name: &str, shape: VdevLayout, drives: usize, fault: &Fault
         write_file(&held, "tank", "after", &noise_bytes(5, 1 << 20));
         held.create_snapshots(&["tank@after".to_owned()]).unwrap();
         compare_files(&held, &name);
-        // what was refused while it stood still was not done when it went on
+        // refused changes were not done when it resumed
         held.create_snapshots(&["tank@now".to_owned()]).unwrap();
         if written {
             assert!(read_file(&held, "tank", "waits") == noise_bytes(4, 500_000), "{name}");
@@ -160,7 +160,7 @@ fn compare_after_cut(name: &str, drives: &[MemoryDevice]) {
 }
 
 #[test]
-fn a_pool_whose_drives_vanish_goes_on_when_they_are_back() {
+fn pool_resumes_when_vanished_drives_return() {
     for (name, shape, drives) in [
         ("single", VdevLayout::Single, 1),
         ("mirror", VdevLayout::Mirror, 2),
@@ -171,7 +171,7 @@ fn a_pool_whose_drives_vanish_goes_on_when_they_are_back() {
 }
 
 #[test]
-fn a_pool_whose_drives_cannot_be_written_goes_on_when_they_can() {
+fn pool_resumes_when_drives_are_writable_again() {
     for (name, shape, drives) in [
         ("single", VdevLayout::Single, 1),
         ("mirror", VdevLayout::Mirror, 2),
@@ -184,7 +184,7 @@ fn a_pool_whose_drives_cannot_be_written_goes_on_when_they_can() {
 }
 
 #[test]
-fn what_drives_did_not_keep_is_not_said_to_be_there() {
+fn lost_drive_cache_is_never_reported_durable() {
     let storm = DiskArray::new(&[DRIVE_SIZE]);
     let held = create_pool(&storm, VdevLayout::Single);
     with_sync_thread(&held, || {
@@ -211,7 +211,7 @@ fn what_drives_did_not_keep_is_not_said_to_be_there() {
 }
 
 #[test]
-fn a_log_device_that_dies_takes_nothing_with_it() {
+fn dead_log_device_loses_nothing() {
     for fault in [Fault::Flush, Fault::Write(0..DRIVE_SIZE), Fault::Removed] {
         let name = format!("log-{fault:?}").replace(|c: char| !c.is_ascii_alphanumeric(), "");
         let storm = DiskArray::new(&[DRIVE_SIZE; 2]);
@@ -231,7 +231,7 @@ fn a_log_device_that_dies_takes_nothing_with_it() {
             keep("kept", 1, 3 << 20);
             keep("fsynced", 2, 100_000);
             storm.disks()[1].add_fault(fault.clone());
-            // what was promised before is in the group that is written instead of the next promise
+            // the next commit waits for the txg with the committed records
             keep("fsynced-too", 3, 100_000);
             for round in 0..3 {
                 keep(&format!("more-{round}"), 4, 10_000);
@@ -242,7 +242,7 @@ fn a_log_device_that_dies_takes_nothing_with_it() {
             for seed in 0..3 {
                 let mut drives = storm.journal().cut_power(storm.journal().len(), seed);
                 compare_after_cut(&name, &drives);
-                // nor is it needed any more
+                // and they are no longer needed
                 drives.truncate(1);
                 let devices = drives.into_iter().map(|drive| Arc::new(drive) as Arc<dyn Device>);
                 let options =
@@ -258,10 +258,10 @@ fn a_log_device_that_dies_takes_nothing_with_it() {
     }
 }
 
-/// A flush of somebody who promises something takes along what a group wrote. If it fails, that group
-/// is not said to be there, although its own flush finds nothing to do.
+/// The flush of a commit includes the writes of a txg. If it fails, that txg is not durable,
+/// although its own flush finds nothing to do.
 #[test]
-fn what_another_flush_did_not_keep_is_not_said_to_be_there() {
+fn failed_foreign_flush_fails_the_txg() {
     let storm = DiskArray::new(&[DRIVE_SIZE]);
     let pool = create_pool(&storm, VdevLayout::Single);
     with_sync_thread(&pool, || {
@@ -279,7 +279,7 @@ fn what_another_flush_did_not_keep_is_not_said_to_be_there() {
 }
 
 #[test]
-fn what_is_done_but_not_kept_is_told_as_such_and_kept_when_the_pool_goes_on() {
+fn uncommitted_change_is_reported_and_survives_resume() {
     let storm = DiskArray::new(&[DRIVE_SIZE]);
     let held = create_pool(&storm, VdevLayout::Single);
     held.set_property("tank", "sync", "always").unwrap();

@@ -1,5 +1,4 @@
-//! Pools that are held: what was synced is there after the pool was taken over again, and nothing
-//! leaks.
+//! Imported pools: synced data is there after another import, and no space leaks.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,7 +31,7 @@ pub(crate) fn environment() -> Environment {
     }
 }
 
-/// A folder with sparse files that goes away in the end, or stays where `POOLHOUSE_KEEP` says.
+/// A folder with sparse files that is removed at the end, or stays where `POOLHOUSE_KEEP` says.
 pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
@@ -124,7 +123,7 @@ pub(crate) fn read_file(pool: &Pool, fs: &str, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// What zdb, where it is installed, finds wrong.
+/// The errors that zdb finds, if it is installed.
 fn zdb_errors(folder: &TempDir, pool: &str) -> Option<String> {
     let mut command = fixtures::zdb_command();
     let output = command.args(["-e", "-p"]).arg(&folder.0).args(["-bcc", pool]).output().ok()?;
@@ -134,14 +133,14 @@ fn zdb_errors(folder: &TempDir, pool: &str) -> Option<String> {
     (!clean).then_some(text)
 }
 
-/// What the examiner, who shares no code with the writer, and zdb find wrong.
+/// The errors that the examiner, which shares no code with the writer, and zdb find.
 pub(crate) fn check_pool(folder: &TempDir, pool: &str) -> Vec<String> {
     let mut wrong = verify_pool(&engine::search(std::slice::from_ref(&folder.0)), pool);
-    wrong.extend(zdb_errors(folder, pool).map(|text| format!("Space: zdb says: {text}")));
+    wrong.extend(zdb_errors(folder, pool).map(|text| format!("Space: zdb reports: {text}")));
     wrong
 }
 
-/// What the examiner finds wrong.
+/// The errors that the examiner finds.
 pub(crate) fn verify_pool(search: &engine::Search, pool: &str) -> Vec<String> {
     let pool = search.open(pool, &engine::OpenOptions::default()).unwrap();
     let verify = check::PoolVerifier::new(&pool, Arc::default()).unwrap();
@@ -164,7 +163,7 @@ pub(crate) fn verify_pool(search: &engine::Search, pool: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_was_synced_is_there_after_the_pool_was_taken_over() {
+fn synced_data_is_there_after_an_import() {
     for (name, shape, count) in [
         ("single", VdevLayout::Single, 1),
         ("mirror", VdevLayout::Mirror, 3),
@@ -205,7 +204,7 @@ fn what_was_synced_is_there_after_the_pool_was_taken_over() {
 }
 
 #[test]
-fn vdevs_are_kept_for_what_they_were_meant_for() {
+fn vdevs_keep_their_allocation_class() {
     let folder = TempDir::new("classes", 6, 128 << 20);
     let drives = folder.drives(6);
     let vdev = |shape, drives: &[PathBuf], purpose| NewVdev {
@@ -232,9 +231,9 @@ fn vdevs_are_kept_for_what_they_were_meant_for() {
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }
 
-/// As `zfs get` of OpenZFS has it.
+/// As `zfs get` of OpenZFS shows it.
 #[test]
-fn no_limit_may_be_what_was_set() {
+fn limit_none_has_a_local_source() {
     let folder = TempDir::new("no-limit", 1, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
@@ -272,7 +271,7 @@ fn draids_spares_and_caches_are_made() {
         .unwrap();
     assert_eq!(read_file(&held, "tank", "letter"), vec![7; 3_000_000]);
     write_file(&held, "tank", "more", &vec![8; 300_000]);
-    // a spare is in use by a pool, though none of its vdevs has it
+    // a spare is in use by a pool, though it is in none of its vdevs
     let mut other = new_pool(&folder, VdevLayout::Single, 1);
     "other".clone_into(&mut other.name);
     other.vdevs[0].drives = vec![drives[7].clone()];
@@ -281,14 +280,14 @@ fn draids_spares_and_caches_are_made() {
     held.export().unwrap();
     drop(held);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
-    // as with OpenZFS, only as long as that pool is there
+    // as in OpenZFS, only while that pool is imported
     engine::pool::create(&other, &environment()).unwrap().export().unwrap();
 }
 
-/// Fills pools that OpenZFS made, with all that it keeps in them: logs of space, tables of accounts,
-/// lists of what is to be freed.
+/// Fills pools that OpenZFS made, with all their structures: space map logs, accounting tables,
+/// lists of blocks to free.
 #[test]
-fn pools_of_openzfs_are_taken_over_and_written() {
+fn openzfs_pools_are_imported_and_written() {
     let mut written = 0;
     for fixture in fixtures::all() {
         let (name, pool) = (fixture.name.as_str(), fixture.pool_name().to_owned());
@@ -296,7 +295,7 @@ fn pools_of_openzfs_are_taken_over_and_written() {
         for path in fixture.images() {
             std::fs::copy(&path, folder.0.join(path.file_name().unwrap())).unwrap();
         }
-        // damage that was there before is in what is made of it too
+        // existing damage stays in the changed pool too
         let sound = fixture.damaged_images().is_empty() && fixture.missing_images().is_empty();
         let held = match engine::pool::import(
             std::slice::from_ref(&folder.0),
@@ -306,7 +305,7 @@ fn pools_of_openzfs_are_taken_over_and_written() {
         ) {
             Ok(held) => held,
             Err(error) => {
-                // what cannot be changed is told, and is not changed
+                // impossible changes are refused, and change nothing
                 eprintln!("{name}: {error}");
                 continue;
             }
@@ -338,7 +337,7 @@ pub(crate) fn copy_after_cut(folder: &TempDir, name: &str, drives: usize) -> Tem
 }
 
 #[test]
-fn what_was_fsynced_outlasts_a_power_cut() {
+fn fsynced_data_survives_a_power_cut() {
     let folder = TempDir::new("fsync", 3, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Raidz(1), 3), &environment()).unwrap();
@@ -351,7 +350,7 @@ fn what_was_fsynced_outlasts_a_power_cut() {
         let id = fs.reader().find(name.as_bytes()).unwrap().unwrap().ino();
         let before = held.txg();
         fs.fsync(Some(id)).unwrap();
-        assert!(round == 0 || held.txg() == before, "a promise took a txg");
+        assert!(round == 0 || held.txg() == before, "a commit took a txg");
     }
     write_file(&held, "tank", "not-promised", &[1; 10]);
     let after = copy_after_cut(&folder, "fsync-cut", 3);
@@ -393,7 +392,7 @@ fn volumes_are_made_and_written() {
 }
 
 #[test]
-fn drives_that_come_back_are_known_to_lack_what_they_missed() {
+fn returned_drives_have_a_dtl() {
     let folder = TempDir::new("away", 4, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Raidz(2), 4), &environment()).unwrap();
@@ -417,7 +416,7 @@ fn drives_that_come_back_are_known_to_lack_what_they_missed() {
     for (to, from) in folder.drives(2).iter().zip(&gone) {
         std::fs::rename(from, to).unwrap();
     }
-    // both are there again, and neither is asked for what it missed
+    // both are there again, and neither is read for the missed data
     let held = engine::pool::import(std::slice::from_ref(&folder.0), "tank", false, &environment())
         .unwrap();
     assert_eq!(read_file(&held, "tank", "degraded"), vec![2; 2_000_000]);
@@ -432,7 +431,7 @@ fn drives_that_come_back_are_known_to_lack_what_they_missed() {
         verify.work();
     }
     let findings = verify.findings();
-    assert_eq!((findings.lost, findings.repairable), (0, 0), "nobody is accused");
+    assert_eq!((findings.lost, findings.repairable), (0, 0), "no drive is at fault");
     assert!(findings.clean, "{:?} {:?}", findings.space, findings.notes);
-    assert!(findings.degraded > 0, "what they missed is known");
+    assert!(findings.degraded > 0, "the missed data is known");
 }

@@ -1,5 +1,5 @@
-//! Files that have no name any more, or none yet: what is left of them, and what logs promise of
-//! them.
+//! Files without a name, removed or not yet linked: their remains, and their log
+//! records.
 
 use engine::files::Reason;
 use engine::pool::{NewDataset, OpenFileSystem, Pool, VdevLayout};
@@ -43,7 +43,7 @@ fn exists(pool: &Pool, fs: &str, file: ObjectId) -> bool {
 }
 
 #[test]
-fn what_is_read_only_keeps_files_without_names_until_it_is_not() {
+fn read_only_dataset_keeps_nameless_files() {
     let folder = TempDir::new("unlinked-readonly", 1, 128 << 20);
     let pool = create_pool(&folder);
     write_file(&pool, "tank", "open", b"still");
@@ -65,7 +65,7 @@ fn what_is_read_only_keeps_files_without_names_until_it_is_not() {
 }
 
 #[test]
-fn a_pool_whose_read_only_file_system_has_a_log_and_files_without_names_is_taken_over() {
+fn read_only_dataset_with_log_is_imported() {
     let folder = TempDir::new("unlinked-log", 1, 128 << 20);
     let pool = create_pool(&folder);
     write_file(&pool, "tank", "open", b"still");
@@ -73,7 +73,7 @@ fn a_pool_whose_read_only_file_system_has_a_log_and_files_without_names_is_taken
     let file = hold_and_unlink(&fs, "open");
     pool.set_property("tank", "readonly", "on").unwrap();
     pool.set_property("tank", "readonly", "off").unwrap();
-    // the first promise of a log comes with a group
+    // the first commit of a log waits for a txg
     for name in ["first", "second"] {
         write_file(&pool, "tank", name, b"letter");
         fs.fsync(None).unwrap();
@@ -91,9 +91,10 @@ fn a_pool_whose_read_only_file_system_has_a_log_and_files_without_names_is_taken
     assert_eq!(check_pool(&after, "tank"), Vec::<String>::new());
 }
 
-/// What is done to a file without a name is gone after a crash, and so is what would be made in it.
+/// Changes of a file without a name are gone after a crash, and so are files in its attribute
+/// directory.
 #[test]
-fn attributes_of_files_without_names_do_not_keep_a_log_from_being_replayed() {
+fn attributes_of_nameless_files_do_not_break_replay() {
     let folder = TempDir::new("unlinked-xattrs", 1, 128 << 20);
     let pool = create_pool(&folder);
     let fs = pool.filesystem("tank").unwrap();
@@ -113,7 +114,7 @@ fn attributes_of_files_without_names_do_not_keep_a_log_from_being_replayed() {
     write_file(&pool, "tank", "later", b"letter");
     let before = pool.txg();
     fs.fsync(None).unwrap();
-    assert_eq!(pool.txg(), before, "a promise took a group");
+    assert_eq!(pool.txg(), before, "a commit took a txg");
     let after = copy_after_cut(&folder, "unlinked-xattrs-cut", 1);
     drop((fs, pool));
     let pool = import(&after);

@@ -1,5 +1,5 @@
-//! Content that goes to the drives before its group is written: all of it is there afterwards, and
-//! room that was taken for nothing is given up.
+//! Content that is written before its txg syncs: it is complete afterwards, and unused space is
+//! freed.
 
 use engine::pool::{Environment, NewDataset, OpenFileSystem, Pool, VdevLayout};
 use posix::{SetAttributes, WriteOffset};
@@ -19,7 +19,7 @@ fn create_pool(name: &str) -> (TempDir, Pool) {
     (folder, held)
 }
 
-/// Where one who writes is as many as there are processors.
+/// One writer counts as many as there are processors.
 fn one_worker() -> Environment {
     Environment { workers: 1, ..environment() }
 }
@@ -55,7 +55,7 @@ fn import(folder: &TempDir) -> Pool {
 }
 
 #[test]
-fn it_takes_its_room_at_once_and_is_there_afterwards() {
+fn eager_writes_allocate_at_once() {
     let (folder, pool) = create_pool("early");
     pool.sync().unwrap();
     let before = pool.status().allocated;
@@ -63,7 +63,7 @@ fn it_takes_its_room_at_once_and_is_there_afterwards() {
     write_file(&pool, "tank", "file", &bytes);
     assert!(pool.status().allocated >= before + 7 * MIB, "it waits for its group");
     assert!(read_file(&pool, "tank", "file") == bytes);
-    // within the group: written over in part and as a whole, punched, cut off, made longer
+    // within the txg: overwritten in part and as a whole, punched, truncated, extended
     let (fs, file) = (pool.filesystem("tank").unwrap(), object_of(&pool, "tank", "file"));
     let mut put = |at: u64, with: &[u8]| {
         fs.write(&credentials(), file, WriteOffset::At(at), with).unwrap();
@@ -85,7 +85,7 @@ fn it_takes_its_room_at_once_and_is_there_afterwards() {
     export_and_check(&folder, pool);
     let pool = import(&folder);
     assert!(read_file(&pool, "tank", "file") == bytes);
-    // in a later group, over what is on the drives
+    // in a later txg, over synced data
     let (fs, file) = (pool.filesystem("tank").unwrap(), object_of(&pool, "tank", "file"));
     let fresh = noise_bytes(5, 2 << 20);
     fs.write(&credentials(), file, WriteOffset::At(MIB), &fresh).unwrap();
@@ -100,9 +100,9 @@ fn it_takes_its_room_at_once_and_is_there_afterwards() {
     export_and_check(&folder, pool);
 }
 
-/// As OpenZFS counts it: the space of parity is no part of a file, nor of what its owner has.
+/// As in OpenZFS: parity counts neither for a file nor for its owner.
 #[test]
-fn a_file_takes_what_it_has_without_parity() {
+fn file_space_excludes_parity() {
     let (folder, pool) = create_pool("early-space");
     write_file(&pool, "tank", "file", &noise_bytes(1, 128 << 10));
     write_file(&pool, "tank", "small", &noise_bytes(2, 3000));
@@ -119,7 +119,7 @@ fn a_file_takes_what_it_has_without_parity() {
 }
 
 #[test]
-fn what_is_destroyed_before_its_group_gives_its_room_up() {
+fn eager_writes_of_a_destroyed_dataset_are_freed() {
     let (folder, pool) = create_pool("early-destroyed");
     pool.create_filesystem(&new_dataset("tank/gone", &[])).unwrap();
     pool.create_volume(&new_dataset("tank/vol", &[]), 8 << 20, 16 << 10, true).unwrap();
@@ -129,7 +129,7 @@ fn what_is_destroyed_before_its_group_gives_its_room_up() {
     pool.volume("tank/vol").unwrap().write(MIB, &noise_bytes(2, 2 << 20)).unwrap();
     pool.destroy("tank/gone").unwrap();
     pool.destroy("tank/vol").unwrap();
-    // what is written while its dataset goes is lost, but not its room
+    // writes to a dataset that is being destroyed are lost, but their space is freed
     pool.create_filesystem(&new_dataset("tank/back", &[])).unwrap();
     pool.create_snapshots(&["tank/back@one".to_owned()]).unwrap();
     write_file(&pool, "tank/back", "file", &noise_bytes(3, 3 << 20));

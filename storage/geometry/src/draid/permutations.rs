@@ -6,7 +6,8 @@
 //! xoroshiro128++ (public domain, Blackman and Vigna), whose state is a fixed first word and the
 //! seed. 256 permutations for up to 31 children, 512 for more.
 //!
-//! Each permutation serves `children` slices in turn, for each of which all drives move on by one.
+//! Each permutation serves `children` slices, one after the other; from slice to slice all drives
+//! move on by one.
 //!
 //! Learnt from: `vdev_draid.c`, `vdev_draid_rand.c` of OpenZFS 2.3.2.
 //! Proved by: `every_permutation_matches_its_checksum`.

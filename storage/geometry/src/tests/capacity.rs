@@ -1,4 +1,4 @@
-//! Sizes as real pools and `zpool list`, `zfs list` of OpenZFS 2.3.2 told them.
+//! Sizes that `zpool list` and `zfs list` of OpenZFS 2.3.2 printed for real pools.
 
 use crate::capacity::{
     Class, Metaslab, Pool, SlopRule, Vdev, leaf_space, metaslab, metaslab_shift, vdev_space,

@@ -1,4 +1,4 @@
-//! Where blocks of real pools are.
+//! Addresses of blocks of real pools.
 //!
 //! `real_blocks.txt` holds, for fixture pools that OpenZFS 2.3.2 made, some of their blocks:
 //!

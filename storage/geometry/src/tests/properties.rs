@@ -1,4 +1,4 @@
-//! Properties of every layout, and numbers that are no layout.
+//! Properties of every layout, and invalid parameters.
 
 use std::collections::BTreeSet;
 
@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn rows_are_moved_whole_while_a_raidz_is_widened(
+    fn expansion_moves_rows_as_a_whole(
         array in array(), at in 0_u64..4000, size in 1_usize..200_000, done in 0_u64..5000, scratch: bool,
     ) {
         let (ashift, parity) = (array.ashift(), array.parity());
@@ -125,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn copied_sectors_are_written_where_they_will_be_read(
+    fn copied_sectors_are_written_at_both_widths(
         array in array(), at in 0_u64..4000, size in 1_usize..200_000,
         (synced, ahead, later) in (0_u64..5000, 0_u64..600, 0_u64..600), scratch: bool,
     ) {

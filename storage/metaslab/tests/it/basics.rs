@@ -1,4 +1,4 @@
-//! Each promise once, by hand.
+//! Each guarantee once, by hand.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -39,7 +39,7 @@ fn freed_space_waits_for_three_txgs() {
 }
 
 #[test]
-fn nothing_that_is_freed_under_a_pin_is_used_before_it_is_dropped() {
+fn pinned_frees_are_not_reused() {
     let allocator = empty_allocator(vec![vdev_spec(0, Class::Normal, 1 << 20)]);
     let half = AllocRequest::new(512 << 10, TXG);
     let (before, under) = (allocate_one(&allocator, &half), allocate_one(&allocator, &half));
@@ -51,9 +51,9 @@ fn nothing_that_is_freed_under_a_pin_is_used_before_it_is_dropped() {
         assert!(!pin.is_release_requested() || now > 13);
         sync_txg(&allocator, Txg::new(now));
     }
-    assert!(pin.is_release_requested(), "room is short");
+    assert!(pin.is_release_requested(), "space is short");
     let again = allocate_one(&allocator, &AllocRequest::new(512 << 10, Txg::new(20)));
-    assert_eq!(again, before, "what the pin does not lead to");
+    assert_eq!(again, before, "blocks that the pin does not protect");
     assert!(allocator.allocate(&AllocRequest::new(SECTOR, Txg::new(20))).is_err());
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| allocator.wait_for_pins());
@@ -98,7 +98,7 @@ fn all_copies_or_none() {
 }
 
 #[test]
-fn a_full_pool_is_full_to_the_last_sector() {
+fn full_pool_uses_the_last_sector() {
     let allocator = empty_allocator(vec![
         vdev_spec(0, Class::Normal, 2 << 20),
         vdev_spec(1, Class::Normal, 3 << 20),
@@ -163,11 +163,11 @@ fn a_closed_vdev_gets_nothing_but_may_free() {
     assert_eq!(other.vdev, VdevId::new(1));
     allocator.free(&dva, TXG).unwrap();
     let changes = allocator.drain_changes(TXG);
-    assert_eq!(changes.len(), 1, "what came and went in a txg is not told: {changes:?}");
+    assert_eq!(changes.len(), 1, "a range allocated and freed in a txg is left out: {changes:?}");
 }
 
 #[test]
-fn classes_fall_back_and_embedded_logs_are_kept_apart() {
+fn classes_fall_back_and_embedded_logs_do_not() {
     let normal = vdev_spec(0, Class::Normal, 65 << 20);
     let allocator = empty_allocator(vec![
         normal,
@@ -200,7 +200,7 @@ fn classes_fall_back_and_embedded_logs_are_kept_apart() {
 }
 
 #[test]
-fn what_is_not_loaded_is_asked_for_only_when_nothing_else_serves() {
+fn unloaded_metaslabs_are_the_last_choice() {
     let allocator = Allocator::new(vec![vdev_spec(0, Class::Normal, 2 << 20)]);
     let (vdev, first, second) = (VdevId::new(0), MetaslabId::new(0), MetaslabId::new(1));
     allocator.set_metaslab_hints(vdev, &[(1 << 19, None), (SECTOR, None)]).unwrap();
@@ -219,7 +219,7 @@ fn what_is_not_loaded_is_asked_for_only_when_nothing_else_serves() {
 }
 
 #[test]
-fn rows_that_no_metaslab_has_room_for_leave_none() {
+fn rows_larger_than_a_metaslab_do_not_fit() {
     for row in [3 << 20, u64::MAX / 2 + 1, u64::MAX] {
         let allocator = empty_allocator(vec![MetaslabGroupSpec {
             alignment: row,
@@ -230,8 +230,8 @@ fn rows_that_no_metaslab_has_room_for_leave_none() {
     }
 }
 
-/// Says once that everything but the first sector of each metaslab is free; of the one in the middle
-/// once it is mended.
+/// A map reader: everything but the first sector of each metaslab is free; of the middle
+/// one only once it is readable.
 #[derive(Default)]
 struct TestMaps {
     is_readable: AtomicBool,
@@ -265,7 +265,7 @@ fn maps_are_read_when_they_are_needed() {
 }
 
 #[test]
-fn a_map_that_could_not_be_read_is_tried_again_and_is_no_room_until_then() {
+fn unreadable_map_is_retried_and_not_used() {
     let allocator = Allocator::new(vec![vdev_spec(0, Class::Normal, 3 << 20)]);
     let maps = Arc::new(TestMaps::default());
     allocator.set_map_reader(Arc::clone(&maps) as Arc<dyn MapReader>);
@@ -292,7 +292,7 @@ fn a_map_that_could_not_be_read_is_tried_again_and_is_no_room_until_then() {
 }
 
 #[test]
-fn a_map_written_anew_leaves_out_what_comes_later() {
+fn rewritten_map_excludes_later_changes() {
     let allocator = empty_allocator(vec![vdev_spec(0, Class::Normal, 1 << 20)]);
     let (vdev, metaslab) = (VdevId::new(0), MetaslabId::new(0));
     let early = allocate_one(&allocator, &AllocRequest::new(SECTOR, TXG));
@@ -312,7 +312,7 @@ fn a_map_written_anew_leaves_out_what_comes_later() {
 }
 
 #[test]
-fn what_is_freed_before_a_map_is_read_waits_too() {
+fn frees_before_the_load_are_deferred_too() {
     let allocator = Allocator::new(vec![vdev_spec(0, Class::Normal, 1 << 20)]);
     let (vdev, metaslab) = (VdevId::new(0), MetaslabId::new(0));
     allocator.set_metaslab_hints(vdev, &[(1 << 20, None)]).unwrap();
@@ -356,7 +356,7 @@ fn claims_take_just_that() {
 }
 
 #[test]
-fn a_gang_header_frees_what_it_has_and_not_what_it_stands_for() {
+fn gang_header_frees_only_its_own_space() {
     let allocator = empty_allocator(vec![vdev_spec(0, Class::Normal, 1 << 20)]);
     let dva = allocate_one(&allocator, &AllocRequest::new(512, TXG));
     assert_eq!(dva.asize, SECTOR);
@@ -383,7 +383,7 @@ fn metaslabs_of_a_draid_begin_with_a_row() {
     assert_eq!(usage.allocated, usage.capacity);
 }
 
-/// A removed vdev whose space lies on another in pieces of 64 KiB, the other way round.
+/// A removed vdev whose data is on another in segments of 64 KiB, in reverse order.
 fn reversed_remap(other: u32) -> RemapFn {
     const PIECE_SIZE: u64 = 64 << 10;
     Arc::new(move |range: std::ops::Range<u64>| {
@@ -401,7 +401,7 @@ fn reversed_remap(other: u32) -> RemapFn {
 }
 
 #[test]
-fn what_has_its_address_on_a_removed_vdev_is_freed_where_it_lies() {
+fn block_on_removed_vdev_frees_its_mapped_space() {
     const KIB: u64 = 1 << 10;
     let allocator = empty_allocator(vec![vdev_spec(2, Class::Normal, 1 << 20)]);
     let all = allocate_one(&allocator, &AllocRequest::new(512 * KIB, TXG));

@@ -1,4 +1,4 @@
-//! What the allocator promises.
+//! The guarantees of the allocator.
 
 mod basics;
 mod model;

@@ -24,7 +24,7 @@ enum Step {
     Allocate(u64, u8, bool),
     /// Which of the live blocks.
     Free(usize, bool),
-    /// Take back the youngest allocation.
+    /// Undo the youngest allocation.
     Unallocate,
     /// A txg goes to disk.
     Sync,
@@ -41,7 +41,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..400)
 }
 
-/// What the allocator says, what the model says, and what space maps would say.
+/// The allocator, the model, and the content of space maps.
 struct ModelTest {
     allocator: Allocator,
     sectors: HashMap<VdevId, Vec<Sector>>,
@@ -121,7 +121,7 @@ impl ModelTest {
 
     fn unallocate_last(&mut self) {
         let Some((dva, born)) = self.live.last().copied() else { return };
-        // what a sync has taken can only be freed
+        // a drained allocation can only be freed
         if born == self.open_txg {
             self.live.pop();
             self.allocator.unallocate(&dva, Txg::new(born)).unwrap();
@@ -172,7 +172,7 @@ impl ModelTest {
         );
     }
 
-    /// What is on disk is what the allocator would write.
+    /// The content of the space maps equals the allocator's rewrite.
     fn compare_with_maps(&self) {
         for vdev in self.sectors.keys() {
             for metaslab in self.allocator.metaslabs(*vdev).unwrap() {
@@ -190,7 +190,7 @@ impl ModelTest {
 
 proptest! {
     #[test]
-    fn every_sector_is_where_the_model_has_it(steps in steps()) {
+    fn every_sector_equals_the_model(steps in steps()) {
         let mut trial = ModelTest::new();
         for step in steps {
             match step {

@@ -5,7 +5,7 @@ use posix::acl::{Ace, AceWho, PosixAclEntry};
 use super::{EVERYONE, GROUP, IDENTIFIER_GROUP, OWNER, ZnodeAcl, is_object, is_short, read_ace};
 use crate::{Order, Reader};
 
-/// The flags of an entry with the bits that tell whom it applies to.
+/// The flags that tell to whom an entry applies.
 const fn stored_flags(ace: &Ace) -> u16 {
     ace.flags
         | match ace.who {
@@ -46,7 +46,7 @@ pub fn encode(entries: &[Ace]) -> Vec<u8> {
     out
 }
 
-/// Entries of the old kind, which have 32 bits for whom they name.
+/// Entries of the old kind, which name their subject with 32 bits.
 pub fn encode_old(entries: &[Ace]) -> Vec<u8> {
     let mut out = Vec::with_capacity(entries.len().saturating_mul(12));
     for entry in entries {
@@ -58,7 +58,8 @@ pub fn encode_old(entries: &[Ace]) -> Vec<u8> {
     out
 }
 
-/// Entries of the new kind from the other byte order. What is no entry is left as it stands.
+/// Entries of the new kind from the other byte order. Bytes that are not a whole entry stay
+/// unchanged.
 pub(crate) fn to_little(bytes: &[u8]) -> Vec<u8> {
     let mut reader = Reader::new("ACL", bytes, Order::Big);
     let mut out = Vec::with_capacity(bytes.len());

@@ -32,10 +32,10 @@ const OWNER: u16 = 0x1000;
 const GROUP: u16 = 0x2000;
 const IDENTIFIER_GROUP: u16 = 0x40;
 const EVERYONE: u16 = 0x4000;
-/// The flags that tell whom an entry applies to.
+/// The flags that tell to whom an entry applies.
 const WHO_BITS: u16 = OWNER | GROUP | EVERYONE | IDENTIFIER_GROUP;
 
-/// No list is longer; a bound for what a damaged count may ask of memory.
+/// The longest list; it bounds the memory that a damaged count can claim.
 const MAX_ENTRIES: u64 = 65536;
 
 /// The ACL in a legacy znode.
@@ -49,7 +49,7 @@ pub struct ZnodeAcl {
     pub version: u16,
     /// How many entries, not in version 0 (z_acl_count).
     pub count: u16,
-    /// Room for entries.
+    /// Bytes of the space for entries.
     pub data: [u8; 72],
     /// In which order the numbers of `data` are.
     pub order: Order,

@@ -77,7 +77,7 @@ fn regular_words(block: &Regular) -> [u64; 16] {
     words
 }
 
-/// Lays salt, nonce and code where a block of an encrypted dataset has them.
+/// Stores salt, nonce and MAC in the fields of an encrypted dataset's block pointer.
 fn write_protection(words: &mut [u64; 16], block: &Regular) {
     let order = block.order;
     match block.protection {
@@ -139,7 +139,7 @@ mod tests {
     use crate::Order;
 
     proptest::proptest! {
-        /// What a pointer is read as is what its bytes are read as.
+        /// A parsed pointer encodes to the bytes that it was parsed from.
         #[test]
         fn any_pointer_survives_its_bytes(mut bytes: [u8; 128], shape in 0_u8..4) {
             match shape {

@@ -76,7 +76,7 @@ impl LogHeader {
 pub struct LogEntry {
     /// The block.
     pub key: DedupKey,
-    /// What is now true of it; without references it is to be removed.
+    /// The new state of the entry; an entry without references is removed.
     pub value: DedupValue,
     /// The class it was found in when last read from a table; `None`: it was in no table.
     pub class: Option<Class>,

@@ -1,7 +1,7 @@
 //! Dedup tables and the table of cloned blocks: how many times a block is referred to.
 //!
-//! The tables are ZAPs with keys of words. Where they are is told by names in the pool directory
-//! ([`TableName`]): `DDT-sha256-zap-unique` in old pools; with fast_dedup a directory
+//! The tables are ZAPs with keys of words. Names in the pool directory lead to them
+//! ([`TableName`]): `DDT-sha256-zap-unique` in old pools. With fast_dedup a directory
 //! `DDT-sha256` holds the tables, their `version` and `flags`, and two logs of changes that are
 //! not yet in the tables.
 //!
@@ -56,11 +56,11 @@ impl Shape {
 /// Which blocks a table holds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Class {
-    /// Those with extra copies for safety, as once were made.
+    /// Blocks with extra copies for safety, in old pools.
     Ditto,
-    /// Those referred to more than once.
+    /// Blocks with more than one reference.
     Duplicate,
-    /// Those referred to once.
+    /// Blocks with one reference.
     Unique,
 }
 
@@ -83,7 +83,7 @@ impl Class {
     }
 }
 
-/// What a name of the pool directory, or of a table's directory, stands for.
+/// The meaning of a name in the pool directory, or in a table's directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum TableName {
     /// The directory of a checksum's tables (fast_dedup): `DDT-<checksum>`.
@@ -136,7 +136,7 @@ fn checksum_named(name: &str) -> Option<Checksum> {
     CHECKSUMS.into_iter().find(|known| known.name() == name)
 }
 
-/// What makes a block the same as another.
+/// The fields that identify equal blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct DedupKey {
     /// The block's checksum.
@@ -201,8 +201,8 @@ impl DedupKey {
         [a, b, c, d, field(self.lsize) | (field(self.psize) << 16) | (form << 32)]
     }
 
-    /// A pointer to copies of the block, good for finding and freeing them: a table does not tell
-    /// all of an encrypted block's nonce.
+    /// A pointer to copies of the block, for finding and freeing them only: a table does not hold
+    /// the whole nonce of an encrypted block.
     pub fn pointer(self, checksum: Checksum, copies: &Copies) -> Result<Blkptr> {
         let [a, b, c, d, form] = self.to_words();
         let [first, second] = [copies.dvas[0], copies.dvas[1]];
@@ -225,16 +225,16 @@ fn sectors(field: u16) -> u32 {
     u32::from(field).saturating_add(1).saturating_mul(512)
 }
 
-/// Sums over the blocks whose count of references is in one power of two (ddt_stat).
+/// Sums over the blocks whose reference counts share one power of two (ddt_stat).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sums {
     /// Blocks stored.
     pub blocks: u64,
     /// Their bytes as objects see them.
     pub lsize: u64,
-    /// Their bytes as compressed.
+    /// Their compressed bytes.
     pub psize: u64,
-    /// Their bytes as allocated.
+    /// Their allocated bytes.
     pub dsize: u64,
     /// References to them.
     pub referenced_blocks: u64,
@@ -247,7 +247,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// These and those of other blocks, each sum combined as `by` says.
+    /// These sums and those of other blocks, each pair combined by `by`.
     #[must_use]
     pub fn combined(&self, other: &Self, by: fn(u64, u64) -> u64) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What a dedup table says of a block.
+//! The value of a block in a dedup table.
 //!
 //! A set of copies, at the offsets of the flat form:
 //!
@@ -34,11 +34,11 @@ pub struct Copies {
     pub third_dva_words: [u64; 2],
     /// How many pointers there are to it.
     pub references: u64,
-    /// The txg that wrote it; 0: there is no such set.
+    /// The txg that wrote it; 0: the set is unused.
     pub birth: Txg,
 }
 
-/// What a dedup table says of a block.
+/// The value of a block in a dedup table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DedupValue {
     /// For ditto blocks, and for blocks of one, two and three copies.
@@ -123,7 +123,8 @@ impl DedupValue {
         out
     }
 
-    /// The sets in use, with the copies made (0: ditto, `None`: the flat form does not say).
+    /// The sets in use, with their number of copies (0: ditto; `None`: the flat form does not
+    /// record it).
     pub fn sets(&self) -> impl Iterator<Item = (Option<u8>, &Copies)> {
         let all: &[Copies] = match self {
             Self::Traditional(sets) => sets.as_slice(),
@@ -134,7 +135,7 @@ impl DedupValue {
         numbered.filter(|set| !set.1.birth.is_zero())
     }
 
-    /// Takes out the sets that nobody refers to any more: their copies are still to be freed.
+    /// Removes the sets without references. Their copies are still to be freed.
     pub fn remove_unreferenced(&mut self) -> Vec<Copies> {
         let all: &mut [Copies] = match self {
             Self::Traditional(sets) => sets.as_mut_slice(),
@@ -151,7 +152,7 @@ impl DedupValue {
 }
 
 const STRUCTURE: &str = "dedup value";
-/// The numbers of the compressions in a packed value, and the bit that tells the byte order.
+/// The compression codes of a packed value, and the bit of its byte order.
 const OFF: u8 = 2;
 const ZLE: u8 = 14;
 const LITTLE_ENDIAN: u8 = 0x80;
@@ -191,8 +192,8 @@ fn unpack_zle(reader: &mut Reader<'_>, size: usize) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Packs bytes so; `None` where the real system would keep them as they are, which it does as soon
-/// as a run of literals begins with less than the longest one's room.
+/// Packs bytes. Returns `None` where OpenZFS stores them unpacked: as soon as a run of literals
+/// begins with less space than the longest run needs.
 fn pack_zle(bytes: &[u8]) -> Option<Vec<u8>> {
     const LITERALS: usize = 64;
     const ZEROS: usize = 192;
@@ -248,7 +249,7 @@ mod tests {
         assert!(unpack(&[3], 4).is_err());
     }
 
-    /// A value of the table DDT-sha256-zap-duplicate of fixture `dedup-legacy`, of which zdb says:
+    /// A value of the table DDT-sha256-zap-duplicate of fixture `dedup-legacy`. zdb prints for it:
     /// refcnt 4 phys 1 DVA[0]=<0:7a000:2000> birth=11L/11P.
     #[test]
     fn golden_value() {
@@ -295,7 +296,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_packed_is_unpacked(
+        fn packed_values_unpack_to_their_input(
             sets in proptest::collection::vec(
                 (0_u64..9, 0_u64..1 << 48, 0_u64..1 << 48, 0_u64.., 0_u64..3), 4..5,
             ),

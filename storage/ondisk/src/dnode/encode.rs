@@ -5,12 +5,12 @@ use crate::Blkptr;
 use crate::writer::FixedWriter;
 
 impl Dnode {
-    /// Fills the slots at the start of `bytes`, which are [`Self::size`] or more; what follows
-    /// them stays as it is. What the format leaves free becomes zeros.
+    /// Fills the slots at the start of `bytes`, which are [`Self::size`] or more; later bytes stay
+    /// unchanged. Unused space of the slots becomes zeros.
     ///
     /// # Panics
-    /// Where pointers, bonus and spill do not fit, or where the bonus is that of a big-endian
-    /// machine: who makes or changes dnodes sees to that.
+    /// If pointers, bonus and spill do not fit, or if the bonus has big-endian content. Callers
+    /// that make or change dnodes prevent both.
     pub fn encode(&self, bytes: &mut [u8]) {
         let whole = bytes.get_mut(..self.size()).unwrap_or_default();
         assert!(whole.len() == self.size(), "a dnode is written into all of its slots");

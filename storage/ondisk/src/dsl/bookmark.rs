@@ -1,4 +1,4 @@
-//! Bookmark: what is left of a snapshot to send increments from.
+//! Bookmark: the data of a snapshot that an incremental send needs.
 //!
 //! Bookmarks are the values of a ZAP, arrays of 64-bit numbers, of the short form or the long:
 //!
@@ -56,7 +56,7 @@ pub struct Bookmark {
     pub creation_txg: Txg,
     /// The same in seconds since 1970 (`zbm_creation_time`).
     pub creation_time: u64,
-    /// The list of what is redacted, or none (`zbm_redaction_obj`).
+    /// The redaction list, or none (`zbm_redaction_obj`).
     pub redaction: ObjectId,
     /// Bits (`zbm_flags`).
     pub flags: u64,
@@ -86,7 +86,8 @@ impl Bookmark {
     /// Bytes of the short form.
     pub const SHORT_SIZE: usize = 24;
 
-    /// Reads either form; what the short one lacks is 0. More than the long one is ignored.
+    /// Reads either form; fields that the short one lacks are 0. Bytes after the long one are
+    /// ignored.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
         let mut mark = Self {
             guid: Guid::new(reader.u64()?),
@@ -183,7 +184,7 @@ impl RedactionList {
         Ok(Self { last_object, last_block, count, snaps })
     }
 
-    /// From a bonus buffer or a spill block; what follows is ignored.
+    /// From a bonus buffer or a spill block; later bytes are ignored.
     pub fn parse(bytes: &[u8], order: Order) -> Result<Self> {
         Self::read(&mut Reader::new("redaction list", bytes, order))
     }

@@ -15,7 +15,7 @@
 //!     56
 //! ```
 //!
-//! In a livelist bit 0 of a pointer's fill says that it died, else that it was born.
+//! In a livelist bit 0 of a pointer's fill marks a free; without it the pointer is an allocation.
 //!
 //! A bptree, into which a destroyed dataset's tree goes, has this bonus:
 //!
@@ -35,7 +35,7 @@
 //! offset  size  field      meaning
 //!      0   128  root       the tree's root
 //!    128     8  birth      only blocks born after this txg are freed
-//!    136     8  objset     where freeing goes on: all before it is freed
+//!    136     8  objset     where freeing continues: all before it is freed
 //!    144     8  object
 //!    152     8  level      signed
 //!    160     8  block
@@ -64,7 +64,7 @@ pub struct Bpobj {
     pub sublists: ObjectId,
     /// How many sublists there are (`bpo_num_subobjs`).
     pub sublist_count: u64,
-    /// Pointers that tell of a death, in a livelist (`bpo_num_freed`).
+    /// Number of pointers that record a free, in a livelist (`bpo_num_freed`).
     pub freed: u64,
 }
 
@@ -78,7 +78,7 @@ impl Bpobj {
     /// Bytes of the form that pools before version 3 have.
     pub const SIZE_FIRST: usize = 16;
 
-    /// Reads what there is; fields that an older form lacks are 0.
+    /// Reads the fields; those that an older form lacks are 0.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
         let mut header = Self { count: reader.u64()?, bytes: reader.u64()?, ..Self::default() };
         if reader.remaining() >= 16 {
@@ -118,8 +118,8 @@ impl Bpobj {
         encode_words(&words, size)
     }
 
-    /// The bytes of a pointer as a list keeps it: a checksum only where dedup needs it to find
-    /// the block, no payload, and whether it tells of a death in place of the fill.
+    /// The bytes of a pointer as a list stores it: a checksum only where dedup needs it to find
+    /// the block, no payload, and the free flag of a livelist in place of the fill.
     pub fn encode_pointer(pointer: &Blkptr, freed: bool) -> [u8; Blkptr::SIZE] {
         let kept = |at: usize| match (pointer, at) {
             (_, 48..56 | 80..88) => true,
@@ -139,7 +139,7 @@ impl Bpobj {
     }
 }
 
-/// Whether a pointer of a livelist tells of a death (and not of a birth).
+/// Whether a pointer of a livelist records a free (and not an allocation).
 pub fn is_freed(pointer: &Blkptr) -> bool {
     matches!(pointer, Blkptr::Regular(block) if block.fill & 1 != 0)
 }
@@ -205,10 +205,10 @@ fn check_entry_count(place: &Reader<'_>, count: u64) -> Result<()> {
 pub struct BptreeEntry {
     /// Its root (`be_bp`).
     pub root: Blkptr,
-    /// Only what was born after this is freed (`be_birth_txg`).
+    /// Only blocks born after this are freed (`be_birth_txg`).
     pub birth: Txg,
-    /// Where freeing goes on: object set, object, level (signed), block (`be_zb`); all 0 if it
-    /// has not begun.
+    /// The block at which freeing continues: object set, object, level (signed), block (`be_zb`);
+    /// all 0 if it has not begun.
     pub resume: [u64; 4],
 }
 

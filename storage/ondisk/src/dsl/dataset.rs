@@ -30,7 +30,7 @@
 //!    320
 //! ```
 //!
-//! `flags`: bit 0 inconsistent (a receive is under way or broken off), 1 not promotable, 2
+//! `flags`: bit 0 inconsistent (a receive is running or was interrupted), 1 not promotable, 2
 //! `unique` is right, 3 to be destroyed when the last hold or clone is gone, 16 names are
 //! compared without case.
 //!
@@ -60,7 +60,7 @@ pub struct Dataset {
     pub creation_time: u64,
     /// The txg in which it came to be (`ds_creation_txg`).
     pub creation_txg: Txg,
-    /// What died since the previous snapshot (`ds_deadlist_obj`).
+    /// The blocks that died since the previous snapshot (`ds_deadlist_obj`).
     pub deadlist: ObjectId,
     /// Bytes that it reaches (`ds_referenced_bytes`).
     pub referenced: u64,
@@ -70,13 +70,13 @@ pub struct Dataset {
     pub uncompressed: u64,
     /// Bytes that only it reaches (`ds_unique_bytes`).
     pub unique: u64,
-    /// 56 bits that tell mounted file systems apart (`ds_fsid_guid`).
+    /// 56 bits that identify the file system to a kernel (`ds_fsid_guid`).
     pub fsid_guid: u64,
-    /// Its identity (`ds_guid`).
+    /// Its guid (`ds_guid`).
     pub guid: Guid,
     /// Bits (`ds_flags`).
     pub flags: u64,
-    /// Its object set (`ds_bp`).
+    /// The root block of its object set (`ds_bp`).
     pub root: Blkptr,
     /// ZAP of the datasets that follow it as clones (`ds_next_clones_obj`).
     pub next_clones: ObjectId,
@@ -89,7 +89,7 @@ pub struct Dataset {
 impl Dataset {
     /// Bytes on disk.
     pub const SIZE: usize = 320;
-    /// The flag that a receive is under way or was broken off.
+    /// The flag that a receive is running or was interrupted.
     pub const INCONSISTENT: u64 = 1;
     /// The flag that it may not change places with its origin.
     pub const NOT_PROMOTABLE: u64 = 1 << 1;
@@ -160,7 +160,7 @@ impl Dataset {
         Ok(dataset)
     }
 
-    /// From a bonus buffer; what follows is ignored.
+    /// From a bonus buffer; later bytes are ignored.
     pub fn parse(bytes: &[u8], order: Order) -> Result<Self> {
         Self::read(&mut Reader::new("DSL dataset", bytes, order))
     }
@@ -197,7 +197,7 @@ impl Dataset {
         self.children != 0
     }
 
-    /// Whether a receive into it is under way or was broken off.
+    /// Whether a receive into it is running or was interrupted.
     pub const fn is_inconsistent(&self) -> bool {
         self.flags & Self::INCONSISTENT != 0
     }

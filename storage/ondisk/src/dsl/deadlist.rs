@@ -1,4 +1,4 @@
-//! Deadlist: what the previous snapshot reaches and this dataset no longer does.
+//! Deadlist: the blocks that the previous snapshot references and this dataset no longer does.
 //!
 //! It is an object of type "DSL deadlist map" whose data is a ZAP from a birth txg (as a 64-bit
 //! key) to the [`super::Bpobj`] with the blocks born since then and before the next key's txg.
@@ -14,7 +14,8 @@
 //! ```
 //!
 //! Pools before version 26 have one bpobj (of that object type) in the deadlist's place.
-//! A clone's livelist has the same form: what was born and what died since it was cloned.
+//! A clone's livelist has the same form: it records allocations and frees since the clone's
+//! creation.
 //!
 //! Learnt from: `zdb -dddd` of the fixtures' MOS. Proved by: `golden_lists`.
 

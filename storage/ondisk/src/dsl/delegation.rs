@@ -9,7 +9,7 @@
 //! ud$1000    the same; gd$ a group                                                  the datasets below
 //! el$  ed$   everyone                                                               this dataset, those below
 //! c-$        who creates a dataset below gets the permissions on that dataset
-//! s-$@name   nobody: a permission set
+//! s-$@name   no subject: a permission set
 //! ```
 //!
 //! Where the first letter is upper case the names are those of permission sets.
@@ -18,7 +18,7 @@
 
 use std::fmt;
 
-/// Whom permissions are delegated to.
+/// The subject to which permissions are delegated.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Grantee {
     /// The user of that id.
@@ -47,7 +47,7 @@ pub enum DelegationScope {
 /// A key of a ZAP of delegations.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DelegationKey {
-    /// Whom.
+    /// The subject.
     pub grantee: Grantee,
     /// For which datasets.
     pub scope: DelegationScope,

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! offset  size  field           meaning
-//!      0     8  creation_time   seconds since 1970; nobody reads it
+//!      0     8  creation_time   seconds since 1970; unused
 //!      8     8  head            object of the dataset that is its present content, or 0
 //!     16     8  parent          object of the directory above, or 0
 //!     24     8  origin          object of the snapshot that it is a clone of, or 0
@@ -30,7 +30,7 @@ use units::ObjectId;
 
 use crate::{Order, Reader, Result};
 
-/// What the space of a directory is used for, in bytes.
+/// The breakdown of a directory's used space, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UsedBreakdown {
     /// By the head alone (`usedbydataset`).
@@ -64,9 +64,9 @@ pub struct Dir {
     pub compressed: u64,
     /// The same before compression (`dd_uncompressed_bytes`).
     pub uncompressed: u64,
-    /// What it may use, in bytes; 0 is no limit (`dd_quota`).
+    /// The quota, in bytes; 0: none (`dd_quota`).
     pub quota: u64,
-    /// What is kept for it, in bytes (`dd_reserved`).
+    /// The reservation, in bytes (`dd_reserved`).
     pub reserved: u64,
     /// ZAP of its properties (`dd_props_zapobj`).
     pub properties: ObjectId,
@@ -74,7 +74,7 @@ pub struct Dir {
     pub delegations: ObjectId,
     /// Bits (`dd_flags`).
     pub flags: u64,
-    /// What the used bytes are used for; only if [`Dir::has_breakdown`] (`dd_used_breakdown`).
+    /// The breakdown of the used bytes; only if [`Dir::has_breakdown`] (`dd_used_breakdown`).
     pub breakdown: UsedBreakdown,
     /// ZAP of its clones' directories (`dd_clones`).
     pub clones: ObjectId,
@@ -127,7 +127,7 @@ impl Dir {
         Ok(dir)
     }
 
-    /// From a bonus buffer; what follows is ignored.
+    /// From a bonus buffer; later bytes are ignored.
     pub fn parse(bytes: &[u8], order: Order) -> Result<Self> {
         Self::read(&mut Reader::new("DSL directory", bytes, order))
     }

@@ -1,9 +1,9 @@
 //! Directories, datasets, bookmarks, deadlists: the layer of datasets and snapshots.
 //!
-//! All of these lie in the MOS. A *directory* ([`Dir`]) is what has a name in the pool's tree,
-//! properties and space accounting; its *datasets* ([`Dataset`]) are its present content (the
-//! head) and its snapshots, a list from the newest to the oldest. What a dataset once had and
-//! its next no longer has is in a *deadlist* ([`Deadlist`]), which is made of lists of block
+//! All of these are in the MOS. A *directory* ([`Dir`]) has a name in the pool's tree,
+//! properties and space accounting. Its *datasets* ([`Dataset`]) are its present content (the
+//! head) and its snapshots, a list from the newest to the oldest. A *deadlist* ([`Deadlist`]) holds
+//! the blocks that a dataset has and its successor no longer has. It is made of lists of block
 //! pointers ([`Bpobj`]).
 
 mod bookmark;

@@ -45,11 +45,11 @@ pub struct Header {
     pub pool: Guid,
     /// The drive.
     pub device: Guid,
-    /// How many entries each log block has; 0: there is no log.
+    /// Entries of each log block; 0: there is no log.
     pub log_entries: u64,
     /// Blocks from the hand up to here are not there any more.
     pub evict: u64,
-    /// The hand has not come to the end yet.
+    /// The hand has not reached the end yet.
     pub first_sweep: bool,
     /// Where the ring begins.
     pub start: u64,

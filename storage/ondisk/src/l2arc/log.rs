@@ -58,7 +58,7 @@ const MRU_STATE: u64 = 1;
 pub struct LogPointer {
     /// Bytes from the drive's start.
     pub offset: u64,
-    /// Bytes of the blocks that it tells of, whole sectors.
+    /// Bytes of the blocks in it, whole sectors.
     pub payload_size: u64,
     /// Where the first of these is.
     pub payload_start: u64,
@@ -128,7 +128,7 @@ pub struct Entry {
     pub birth: Txg,
     /// Its bytes as its object sees it.
     pub lsize: u32,
-    /// Its bytes as stored.
+    /// Its stored bytes.
     pub psize: u32,
     /// How the stored bytes were made; none: as no block of this version is.
     pub compression: Option<Compression>,
@@ -144,7 +144,7 @@ impl Entry {
     /// Bytes on disk.
     pub const SIZE: usize = 64;
 
-    /// None where there is no address.
+    /// None if there is no address.
     fn read(reader: &mut Reader<'_>) -> Result<Option<Self>> {
         let dva = Dva::read(reader)?;
         let (birth, prop, at) = (Txg::new(reader.u64()?), reader.u64()?, reader.u64()?);
@@ -180,7 +180,7 @@ impl Entry {
 pub struct LogBlock {
     /// The one before the one before it.
     pub previous: LogPointer,
-    /// The blocks that it tells of, in the order in which they were written.
+    /// Its entries, in the order in which the blocks were written.
     pub entries: Vec<Entry>,
 }
 

@@ -1,9 +1,9 @@
-//! What a drive of the read cache holds: blocks of the pool, and which they are.
+//! The content of an L2ARC device: blocks of the pool, and a log of them.
 //!
-//! Behind the front labels and the boot region of such a drive stands a header ([`Header`], one
-//! sector, at least 512 bytes), and behind that a ring of stored blocks, each from a sector on.
-//! After every so many of them a block of the log ([`LogBlock`]) says which they were; the header
-//! leads to the newest two, and each log block to the one before its predecessor:
+//! Behind the front labels and the boot region of such a device is a header ([`Header`], one
+//! sector, at least 512 bytes), and behind it a ring of stored blocks, each aligned to sectors.
+//! A log block ([`LogBlock`]) follows each group of blocks and lists them. The header
+//! points to the newest two, and each log block to the one before its predecessor:
 //!
 //! ```text
 //! header ─┬─> log block n    ──> n-2 ──> n-4 …
@@ -12,11 +12,11 @@
 //! start ….│blocks│log n-1│blocks│log n│…hand (free) evict….│old blocks│log│…… end
 //! ```
 //!
-//! The hand writes on towards the end and begins again at the start; what lies between the hand and
-//! `evict` is not there any more. The header's sum is that of a part of a label.
+//! The hand writes towards the end and wraps to the start. The content between the hand and `evict`
+//! is gone. The header's checksum is that of a part of a label.
 //!
-//! A log entry knows a block by its first address and its birth. What a block of the cache is worth
-//! only the checksum in the pointer to it says.
+//! A log entry identifies a block by its first address and its birth. Only the checksum in the
+//! block pointer proves a block of the cache.
 //!
 //! Learnt from: `arc.c` and `arc_impl.h` of OpenZFS 2.3.2. Proved by: the tests here, and the
 //! engine's `zdb_knows_what_a_cache_drive_holds`.
@@ -35,13 +35,13 @@ pub const HEADER_OFFSET: u64 = crate::label::DATA_START;
 pub const MAX_ENTRIES: u64 = 1022;
 /// Drives that end before have no log.
 const MIN_LOGGED_SIZE: u64 = 1 << 30;
-/// log2 of the largest block of a pool: what a log block tells of is to fit on the drive.
+/// log2 of the pool's largest block. All blocks of one log block must fit on the device.
 const MAX_BLOCK_SHIFT: u32 = 24;
 /// Bits of a word of sizes that say how many sectors of 512 bytes, less one.
 const SIZE_MASK: u64 = 0xffff;
 
-/// How many entries a log block has on a drive whose ring is from `start` to `end` (bytes); 0: there
-/// is no log.
+/// Entries of each log block on a device whose ring is from `start` to `end` (bytes); 0: there
+/// is not a log.
 pub fn entries_per_log(start: u64, end: u64) -> u64 {
     if end < MIN_LOGGED_SIZE {
         return 0;
@@ -49,7 +49,7 @@ pub fn entries_per_log(start: u64, end: u64) -> u64 {
     (end.saturating_sub(start) >> MAX_BLOCK_SHIFT).min(MAX_ENTRIES)
 }
 
-/// A reader behind the magic number, which also says in which byte order all is.
+/// A reader behind the magic number, which determines the byte order.
 fn read_magic<'a>(what: &'static str, bytes: &'a [u8], wanted: u64) -> Result<Reader<'a>> {
     let first = Reader::new(what, bytes, Order::Little).u64()?;
     let order = if first.swap_bytes() == wanted { Order::Big } else { Order::Little };

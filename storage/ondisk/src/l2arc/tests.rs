@@ -1,4 +1,4 @@
-//! What is written is read back, and the numbers stand where they belong.
+//! Encoded structures parse to their input, and fields have the offsets of the drawings.
 
 use units::{Guid, Txg, VdevId};
 
@@ -67,7 +67,7 @@ fn log_block_survives_encoding() {
     let bytes = block.encode();
     assert_eq!((bytes.len(), &bytes[..8]), (LogBlock::SIZE, &b"DHKLBGOL"[..]));
     assert_eq!(LogBlock::parse(&bytes, 63).unwrap(), block);
-    assert_eq!(LogBlock::parse(&bytes, u64::MAX).unwrap(), block, "what is empty is no entry");
+    assert_eq!(LogBlock::parse(&bytes, u64::MAX).unwrap(), block, "an empty slot is not an entry");
     let mut swapped = bytes;
     swapped.chunks_exact_mut(8).for_each(<[u8]>::reverse);
     assert_eq!(LogBlock::parse(&swapped, 63).unwrap(), block);

@@ -1,8 +1,8 @@
 //! The pool as a label's list, or the one in the pool itself, describes it.
 //!
-//! A label knows the top-level vdev that its device is part of; the list in the pool (object
-//! `config` of the pool directory) knows all of them. Labels of spares and of cache devices say
-//! no more than what they are.
+//! A label describes the top-level vdev of its device; the list in the pool (object `config` of the
+//! pool directory) describes all of them. Labels of spares and of cache devices hold only their
+//! role.
 //!
 //! Learnt from: `zdb -l` and `zdb -C` of the fixtures. Proved by: `golden_label`.
 
@@ -12,7 +12,7 @@ use super::vdev::VdevConfig;
 use crate::nvlist::{Nvlist, Value};
 use crate::{Error, Result};
 
-/// What a pool, or a device, is in.
+/// The state of a pool, or of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum PoolState {
     /// In use, or was when the power went.
@@ -56,7 +56,7 @@ impl std::fmt::Display for PoolState {
     }
 }
 
-/// What a pool in the making by `zpool split` remembers (splitcfg).
+/// The record of a `zpool split` in progress (splitcfg).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Split {
     /// The pool from which it was, or is to be, split off.
@@ -72,9 +72,9 @@ pub struct Split {
 pub struct PoolConfig {
     /// Version of the pool: 1 to 28, or 5000 with feature flags.
     pub version: u64,
-    /// The pool's name; missing on spares and caches, or where it is no text.
+    /// The pool's name; missing on spares and caches, or if it is not UTF-8.
     pub name: Option<String>,
-    /// What it is in.
+    /// The state.
     pub state: PoolState,
     /// When the list was written; 0 on a device that is in the course of being added.
     pub txg: Txg,
@@ -88,7 +88,7 @@ pub struct PoolConfig {
     pub host_name: Option<String>,
     /// The administrator's comment.
     pub comment: Option<String>,
-    /// Names of feature sets that limit what is enabled.
+    /// Names of feature sets that limit the enabled features.
     pub compatibility: Option<String>,
     /// How many top-level vdevs there are, holes counted.
     pub vdev_children: Option<u64>,
@@ -107,7 +107,7 @@ pub struct PoolConfig {
 /// A label's list.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LabelConfig {
-    /// What it says of the pool.
+    /// The facts about the pool.
     pub pool: PoolConfig,
     /// The device itself.
     pub guid: Guid,

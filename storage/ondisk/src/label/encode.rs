@@ -77,7 +77,7 @@ impl LabelConfig {
     pub fn for_leaf(pool: PoolConfig, guid: units::Guid, is_spare: bool) -> Self {
         let top = pool.tree.as_ref();
         let top_guid = top.map(|top| top.guid);
-        // the sides of a log that is a mirror do not say it
+        // the children of a mirrored log do not have the flag
         let is_log = top.is_some_and(|top| top.is_log && top.guid == guid);
         let nvlist = Nvlist::new();
         let mut config = Self {

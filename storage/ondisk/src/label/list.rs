@@ -10,7 +10,7 @@ use units::ObjectId;
 use super::vdev::{Draid, Indirect, VdevConfig, VdevState};
 use crate::nvlist::{Nvlist, Value};
 
-/// Who holds the list.
+/// The owner of the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigTarget {
     /// A label: it names no ZAPs, which only an open pool can read.
@@ -20,8 +20,8 @@ pub enum ConfigTarget {
 }
 
 impl VdevConfig {
-    /// The list from which [`VdevConfig::parse`] makes the same. What a vdev is kept for
-    /// (`bias`) is not in it: on disk that stands in the vdev's ZAP.
+    /// The list from which [`VdevConfig::parse`] makes an equal value. The allocation bias
+    /// (`bias`) is not in it: it is stored in the vdev's ZAP.
     pub fn to_list(&self, holder: ConfigTarget) -> Nvlist {
         let mut list = Nvlist::new();
         list.push("type", string_value(self.kind.name()));
@@ -80,7 +80,7 @@ impl VdevConfig {
         push_number(list, "spareid", self.spare_id);
     }
 
-    /// What only top-level vdevs have, and those wholly.
+    /// The fields of top-level vdevs, all or none.
     fn push_top(&self, list: &mut Nvlist) {
         if self.metaslab_shift.is_none() {
             return push_number(list, "ashift", self.ashift);

@@ -92,15 +92,15 @@ pub const fn slot_count(ashift: u64) -> u64 {
     RING_SIZE.div_euclid(slot_size(ashift))
 }
 
-/// Bytes from a label's start to the slot in which the uberblock of `txg` stands. Pools under
-/// multihost protection keep the last slot for signs of life.
+/// Bytes from a label's start to the slot of the uberblock of `txg`. Pools with multihost
+/// protection reserve the last slots for MMP heartbeats.
 pub fn slot_offset(ashift: u64, txg: units::Txg, multihost: bool) -> u64 {
     let slots = slot_count(ashift).saturating_sub(u64::from(multihost)).max(1);
     let slot = txg.get().checked_rem(slots).unwrap_or(0);
     RING_OFFSET.saturating_add(slot.saturating_mul(slot_size(ashift)))
 }
 
-/// Bytes from a label's start to the slot in which signs of life stand: the last.
+/// Bytes from a label's start to the slot of MMP heartbeats: the last.
 pub fn heartbeat_offset(ashift: u64) -> u64 {
     let last = slot_count(ashift).saturating_sub(1);
     RING_OFFSET.saturating_add(last.saturating_mul(slot_size(ashift)))
@@ -169,10 +169,10 @@ fn field_size(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }
 
-/// The boot settings: what a boot loader keeps in the label.
+/// The boot environment: settings of a boot loader in the label.
 #[derive(Clone, PartialEq, Debug)]
 pub enum BootEnv {
-    /// Nothing was ever put there.
+    /// It was never written.
     Empty,
     /// Text of a boot loader that knows no list (version 0).
     Raw(Vec<u8>),
@@ -181,7 +181,7 @@ pub enum BootEnv {
 }
 
 impl BootEnv {
-    /// Reads the field; its version is big-endian whoever wrote it.
+    /// Reads the field; its version is big-endian on every machine.
     pub fn parse(field: &[u8]) -> Result<Self> {
         let end = field.len().saturating_sub(EMBEDDED_CHECKSUM_SIZE);
         let field = field.get(..end).unwrap_or(&[]);

@@ -7,7 +7,7 @@ use units::{Guid, ObjectId, Txg, VdevId};
 use crate::nvlist::Nvlist;
 use crate::{Error, Result};
 
-/// What a vdev is.
+/// The type of a vdev.
 #[derive(Clone, PartialEq, Eq, Debug, Hash)]
 pub enum VdevKind {
     /// The root: all top-level vdevs.
@@ -30,7 +30,7 @@ pub enum VdevKind {
     Indirect,
     /// A removed log: nothing points into it.
     Hole,
-    /// A vdev of which nothing is known but that it was there.
+    /// A missing vdev, of which only the existence is known.
     Missing,
     /// A spare that is a share of every child of a draid.
     DraidSpare,
@@ -83,7 +83,7 @@ impl std::fmt::Display for VdevKind {
     }
 }
 
-/// What a top-level vdev is kept for.
+/// The allocation class of a top-level vdev.
 #[derive(Clone, PartialEq, Eq, Debug, Hash)]
 pub enum Bias {
     /// The intent log.
@@ -161,7 +161,7 @@ pub struct VdevState {
     pub faulted: bool,
     /// Errors, but in use.
     pub degraded: bool,
-    /// Its drive was taken out.
+    /// Its drive was removed.
     pub removed: bool,
     /// It was not there when the list was written.
     pub not_present: bool,
@@ -177,11 +177,11 @@ pub struct VdevState {
 #[derive(Clone, PartialEq, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent facts on disk")]
 pub struct VdevConfig {
-    /// What it is.
+    /// Its type.
     pub kind: VdevKind,
     /// Its index in its parent.
     pub id: VdevId,
-    /// Its identity; 0 for holes.
+    /// Its guid; 0 for holes.
     pub guid: Guid,
     /// The path by which its device was opened.
     pub path: Option<String>,
@@ -213,7 +213,7 @@ pub struct VdevConfig {
     pub non_allocating: bool,
     /// Whether its removal has begun.
     pub removing: bool,
-    /// What it is kept for.
+    /// Its allocation class.
     pub bias: Option<Bias>,
     /// The txg in which it was added.
     pub create_txg: Option<Txg>,
@@ -252,7 +252,7 @@ pub struct VdevConfig {
 }
 
 impl VdevConfig {
-    /// A vdev of which nothing is known but what it is.
+    /// A vdev of which only the type is known.
     pub fn new(kind: VdevKind) -> Self {
         let mut list = Nvlist::new();
         list.push("type", crate::nvlist::Value::Str(kind.name().as_bytes().to_vec()));

@@ -1,4 +1,4 @@
-//! A list as people read it, in the form of the field's own tools.
+//! Prints a list in the form of OpenZFS's tools.
 
 use std::fmt::{Display, Formatter, Result};
 

@@ -8,7 +8,7 @@
 //!      4
 //! ```
 //!
-//! What follows is in `xdr` or `native`. Both hold the same pairs: a name, one of 28 types, a
+//! The pairs are in `xdr` or `native`. Both hold the same pairs: a name, one of 28 types, a
 //! count of elements and the value. A list may hold lists, and arrays of lists.
 //!
 //! Must hold: lists nest at most [`MAX_DEPTH`] deep; every count is covered by bytes that are
@@ -43,7 +43,7 @@ pub enum Encoding {
 #[derive(Clone, PartialEq, Debug)]
 #[expect(missing_docs, reason = "each is the name of a plain type")]
 pub enum Value {
-    /// Nothing but the name: it is there (boolean).
+    /// A name without value: its presence means true (boolean).
     Flag,
     Byte(u8),
     I16(i16),
@@ -195,7 +195,7 @@ impl Nvlist {
         Self { flags: 1, pairs: Vec::new() }
     }
 
-    /// Reads a packed list; what follows it is left alone, as labels and objects pad it.
+    /// Reads a packed list. Later bytes are ignored, because labels and objects pad it.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new(STRUCTURE, bytes, Order::Big);
         let [encoding, endian, ..] = reader.array::<4>()?;
@@ -240,7 +240,7 @@ impl Nvlist {
         self.push_bytes(name.as_bytes(), value);
     }
 
-    /// The same with a name that may be no text: those of extended attributes can be any bytes.
+    /// The same for a name that may be any bytes: extended attributes need not be UTF-8.
     pub fn push_bytes(&mut self, name: &[u8], value: Value) {
         self.pairs.push((Name::from_bytes(name), value));
     }
@@ -260,7 +260,7 @@ impl Nvlist {
         self.pairs.len()
     }
 
-    /// Whether there is no pair.
+    /// Whether the list is empty.
     pub const fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
@@ -270,7 +270,7 @@ impl Nvlist {
         self.pairs.iter().find(|pair| pair.0.bytes() == name.as_bytes()).map(|pair| &pair.1)
     }
 
-    /// Whether the name is there and is not a false truth value.
+    /// Whether the name exists and is not a false truth value.
     pub fn flag(&self, name: &str) -> bool {
         !matches!(self.get(name), None | Some(Value::Bool(false)))
     }
@@ -285,7 +285,7 @@ impl Nvlist {
         self.get(name)?.str()
     }
 
-    /// The text of that name; what is not UTF-8 in it is replaced.
+    /// The text of that name, with replacement characters for invalid UTF-8.
     pub fn text(&self, name: &str) -> Option<String> {
         match self.get(name)? {
             Value::Str(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
@@ -301,7 +301,7 @@ impl Nvlist {
         }
     }
 
-    /// The lists of that name; none if there is no such pair.
+    /// The lists of that name; none if the pair is missing.
     pub fn nvlists(&self, name: &str) -> &[Self] {
         match self.get(name) {
             Some(Value::Lists(lists)) => lists,
@@ -321,9 +321,9 @@ impl Nvlist {
 /// A name. It is ASCII in all that the format defines, but for names that users gave.
 #[derive(Clone, PartialEq, Debug)]
 struct Name {
-    /// What is not UTF-8 in it is replaced: it will not be looked up.
+    /// Invalid UTF-8 is replaced, because no lookup uses the text.
     text: String,
-    /// As it is stored, where that is no text.
+    /// The stored bytes, if they are not UTF-8.
     raw: Option<Vec<u8>>,
 }
 

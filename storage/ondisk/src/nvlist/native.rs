@@ -160,7 +160,7 @@ fn value(
     })
 }
 
-/// One list: its stand-in from the pair, its pairs from what follows.
+/// One list: its placeholder from the pair, its pairs from the following bytes.
 fn list(pair: &mut Reader<'_>, after: &mut Reader<'_>, depth: u32) -> Result<Nvlist> {
     let version = pair.u32()?;
     let flags = pair.u32()?;
@@ -239,7 +239,7 @@ fn write_u64(out: &mut Vec<u8>, number: u64, order: Order) {
     });
 }
 
-/// The length of `out` once the places of so many pointers are added.
+/// The length of `out` after space for this many pointers is added.
 fn length_with_pointers(out: &[u8], count: usize) -> usize {
     out.len().saturating_add(count.saturating_mul(8))
 }

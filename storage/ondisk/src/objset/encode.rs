@@ -34,7 +34,7 @@ impl LogHeader {
 }
 
 impl ObjsetHeader {
-    /// Bytes of the block as pools of today have it: with accounts by owner, group and project.
+    /// Bytes of the block in current pools: with accounts by owner, group and project.
     pub const SIZE: usize = 4096;
     /// Before accounts by project.
     pub const OLD_SIZE: usize = 2048;
@@ -59,7 +59,7 @@ impl ObjsetHeader {
     }
 }
 
-/// A dnode of one slot, if there is room for it.
+/// A dnode of one slot, if its content fits.
 fn write_dnode(room: &mut FixedWriter<'_>, dnode: Option<&Dnode>) {
     let slot = room.next_slice(Dnode::SLOT);
     if let Some(dnode) = dnode

@@ -3,7 +3,7 @@
 use super::{MAGIC, Value};
 use crate::{Order, acl};
 
-/// A header's size with as many lengths in it: the first has room in the header's 8 bytes.
+/// A header's size with this many lengths in it: the first fits into the header's 8 bytes.
 fn header_size(variable: usize) -> usize {
     variable.saturating_sub(1).saturating_mul(2).saturating_add(8).next_multiple_of(8)
 }
@@ -19,8 +19,8 @@ pub fn count_fitting(values: &[Value], space: usize) -> usize {
     values.iter().map(fits).take_while(|fits| *fits).count()
 }
 
-/// The buffer of a layout with these values, in its order. A value whose length does not vary is
-/// cut or filled to it.
+/// The buffer of a layout with these values, in its order. A value of fixed length is
+/// truncated or padded to it.
 pub fn encode(layout: u16, values: &[Value]) -> Vec<u8> {
     let varies = |value: &&Value| value.registration.length == 0;
     let size = header_size(values.iter().filter(varies).count());

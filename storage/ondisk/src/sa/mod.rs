@@ -9,11 +9,11 @@
 //!      8
 //! ```
 //!
-//! The values follow the header in the order that the layout names, each rounded up to 8 bytes.
-//! Two tables of each dataset say what the numbers mean. REGISTRY: name to a word whose bits 0-15
-//! are the attribute's number, 16-23 how its bytes are ordered, 24-39 its length in bytes (0:
+//! The values follow the header in the order of the layout, each rounded up to 8 bytes.
+//! Two tables of each dataset define the numbers. REGISTRY: name to a word whose bits 0-15
+//! are the attribute's number, 16-23 its byte order class, 24-39 its length in bytes (0:
 //! variable). LAYOUTS: the layout's number in decimal to an array of 16-bit attribute numbers.
-//! Layout 0 in a buffer of this kind stands for layout 1, and that has no attributes at all.
+//! Layout 0 in a buffer of this kind stands for layout 1, which has no attributes.
 //!
 //! Learnt from: `zdb -dddd` of the fixtures. Proved by: `golden_bonus` and the fixture tests.
 
@@ -28,7 +28,7 @@ const STRUCTURE: &str = "system attributes";
 
 macro_rules! attributes {
     ($($name:ident = $field:literal, $length:literal, $swap:literal;)*) => {
-        /// The attributes that file systems use, whatever number a dataset gave them.
+        /// The attributes of file systems, whatever number a dataset's registry has for them.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         #[expect(missing_docs, reason = "each is the field's name of it")]
@@ -120,7 +120,7 @@ impl Registration {
 pub struct Value {
     /// Which it is, if file systems use it.
     pub attribute: Option<Attribute>,
-    /// What the dataset's registry says of it.
+    /// The entry of the dataset's registry.
     pub registration: Registration,
     /// Its bytes: as many as are registered, or any number where that varies.
     pub bytes: Vec<u8>,
@@ -148,12 +148,12 @@ impl Registry {
         slots.filter(|slot| slot.1 == Some(wanted)).map(|slot| slot.0.number).next()
     }
 
-    /// What is registered under a number.
+    /// The attribute registered under a number.
     pub fn registration(&self, number: u16) -> Option<Registration> {
         self.by_number.get(usize::from(number)).copied().flatten().map(|slot| slot.0)
     }
 
-    /// Gives every attribute that has no number the next free one; gives those that are new.
+    /// Assigns the next free number to every attribute without one; returns the new entries.
     pub fn register_missing(&mut self) -> Vec<(Attribute, Registration)> {
         let mut new = Vec::new();
         for attribute in Attribute::ALL {
@@ -183,7 +183,7 @@ impl Registry {
         }
     }
 
-    /// Works out where the attributes of a layout stand; fails if it names one nobody registered.
+    /// Computes the offsets of a layout's attributes; fails if an attribute is not registered.
     pub fn layout(&self, numbers: &[u16]) -> Result<Layout> {
         let mut layout = Layout::default();
         let mut offset = Some(0_u16);
@@ -254,14 +254,14 @@ pub struct Header {
     pub layout: u16,
     /// The header's own size in bytes.
     pub size: usize,
-    /// In which order the numbers of the buffer are, whatever that of the block is that it is in.
+    /// The byte order of the buffer's numbers; that of its block may differ.
     pub order: Order,
 }
 
 impl Header {
     /// Reads it from the start of a bonus buffer or spill block.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        // a machine of the other order leaves as they are those that it does not change
+        // a machine of the other byte order rewrites only the attributes that it changes
         let is_big = bytes.starts_with(&MAGIC.to_be_bytes());
         let order = if is_big { Order::Big } else { Order::Little };
         let mut reader = Reader::new(STRUCTURE, bytes, order);
@@ -344,7 +344,7 @@ impl<'a> Attributes<'a> {
         Ok(found)
     }
 
-    /// All attributes in their order, whoever registered them; numbers least significant byte
+    /// All attributes in their order, also unknown ones; numbers least significant byte
     /// first.
     pub fn values(&self) -> Result<Vec<Value>> {
         let mut out = Vec::with_capacity(self.layout.steps.len());
@@ -356,7 +356,7 @@ impl<'a> Attributes<'a> {
         Ok(out)
     }
 
-    /// Shows the attributes to `visit` until it says false.
+    /// Calls `visit` for each attribute until it returns false.
     fn visit_each(&self, visit: &mut dyn FnMut(&Step, &'a [u8]) -> bool) -> Result<()> {
         let mut at = self.header.size;
         let mut lengths = Reader::new(STRUCTURE, self.bytes, self.header.order);

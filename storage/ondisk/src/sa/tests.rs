@@ -39,7 +39,7 @@ fn attributes_after_variable_ones_are_found() {
 }
 
 #[test]
-fn lengths_beyond_the_buffer_or_the_header_are_refused() {
+fn lengths_beyond_buffer_or_header_are_refused() {
     let layout = Registry::standard().layout(&[17, 20]).expect("layout");
     let bytes = buffer(2 | (1 << 10), &[200], &[b"short"]);
     let header = Header::parse(&bytes).expect("header");
@@ -112,7 +112,7 @@ fn the_longest_run_that_fits_is_found() {
 
 proptest::proptest! {
     #[test]
-    fn what_was_encoded_is_read(
+    fn encoded_attributes_parse_to_their_input(
         lengths in proptest::collection::vec(0_usize..40, 5), layout in 2_u16..1023, byte: u8,
     ) {
         let order = [Attribute::Symlink, Attribute::Mode, Attribute::DaclAces, Attribute::Dxattr,

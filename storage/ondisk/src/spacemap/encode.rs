@@ -1,4 +1,4 @@
-//! Space maps back to bytes: headers, entries, and what is appended to a map.
+//! Encodes space maps: headers, entries, and appended entries.
 
 use std::ops::Range;
 
@@ -7,11 +7,11 @@ use units::{ObjectId, Txg, VdevId};
 use super::{Action, Entry, SpaceMapHeader, VDEV_MASK};
 use crate::{Error, Result};
 
-/// Units that an entry of one word can speak of at most.
+/// The most units in an entry of one word.
 const ONE_WORD_MAX_LENGTH: u64 = 1 << 15;
 /// Where an entry of one word can begin at most.
 const ONE_WORD_MAX_OFFSET: u64 = 1 << 47;
-/// Units that an entry of two words can speak of at most.
+/// The most units in an entry of two words.
 const TWO_WORDS_MAX_LENGTH: u64 = 1 << 36;
 /// A note with nothing in it.
 const PADDING: u64 = 2 << 62;
@@ -89,8 +89,8 @@ fn check_limit(rule: &'static str, found: u64, most: u64) -> Result<()> {
     Err(Error::Rule { structure: "space map", at: 0, rule, found })
 }
 
-/// What is appended to a space map: entries whose form is chosen by what they say, and which do
-/// not straddle blocks.
+/// Entries to append to a space map. Each gets the shortest form that fits, and none straddles
+/// two blocks.
 #[derive(Clone, Debug)]
 pub struct SpaceMapAppender {
     bytes: Vec<u8>,
@@ -101,8 +101,8 @@ pub struct SpaceMapAppender {
 }
 
 impl SpaceMapAppender {
-    /// To a map of `header`, in blocks of so many bytes; entries of two words are for pools with
-    /// the feature spacemap_v2.
+    /// For a map of `header`, with this block size; entries of two words need the pool feature
+    /// spacemap_v2.
     pub const fn new(header: &SpaceMapHeader, block_size: u32, two_words: bool) -> Self {
         let block_size = if block_size < 512 { 512 } else { block_size as u64 };
         Self { bytes: Vec::new(), length: header.length, block_size, two_words }
@@ -156,12 +156,12 @@ impl SpaceMapAppender {
         self.block_size.saturating_sub(at)
     }
 
-    /// Bytes of the map with what was appended.
+    /// Bytes of the map after the append.
     pub fn end(&self) -> u64 {
         self.length.saturating_add(units::to_u64(self.bytes.len()))
     }
 
-    /// What is to be written at the map's end.
+    /// The bytes to write at the map's end.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -228,7 +228,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_appended_says_what_was_meant(
+        fn appended_entries_parse_to_their_input(
             before in 0..600_u64, two_words: bool, vdev: Option<u8>,
             ranges in prop::collection::vec((0..1_u64 << 40, 1..1_u64 << 20), 1..50),
         ) {

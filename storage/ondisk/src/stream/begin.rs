@@ -1,4 +1,4 @@
-//! BEGIN: which snapshot a stream holds, on top of which other, and what it takes to receive it.
+//! BEGIN: the stream's snapshot, its base snapshot, and the features that a receiver needs.
 //!
 //! ```text
 //! offset  size  field          meaning
@@ -27,11 +27,11 @@ use crate::{Error, Reader, Result};
 pub struct Begin {
     /// Whether the stream holds one snapshot or several (DMU_GET_STREAM_HDRTYPE).
     pub kind: StreamKind,
-    /// What a receiver must know (DMU_GET_FEATUREFLAGS).
+    /// The features that a receiver must support (DMU_GET_FEATUREFLAGS).
     pub features: StreamFeatures,
     /// When the snapshot was taken, seconds since 1970.
     pub creation_time: u64,
-    /// What the snapshot is of, as a number (dmu_objset_type_t).
+    /// The kind of the dataset, as a number (dmu_objset_type_t).
     pub objset_type: u8,
     /// Facts about the stream.
     pub flags: BeginFlags,
@@ -52,7 +52,7 @@ pub enum StreamKind {
     Compound,
 }
 
-/// What a receiver must know to receive a stream, one fact a bit (DMU_BACKUP_FEATURE_*).
+/// The features that a receiver must support, one a bit (DMU_BACKUP_FEATURE_*).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StreamFeatures(pub u64);
 
@@ -67,7 +67,7 @@ impl BeginFlags {
     pub const CASE_INSENSITIVE: u32 = 1 << 1;
     /// The records of free objects and ranges are complete.
     pub const FREE_RECORDS: u32 = 1 << 2;
-    /// OBJECT and SPILL records tell which spill blocks exist.
+    /// OBJECT and SPILL records list the existing spill blocks.
     pub const SPILL_BLOCK: u32 = 1 << 3;
 
     /// Whether a flag is set.
@@ -89,7 +89,7 @@ impl StreamFeatures {
     pub const LZ4: u64 = 1 << 17;
     /// Blocks above 128 KiB.
     pub const LARGE_BLOCKS: u64 = 1 << 19;
-    /// The stream goes on where another was cut.
+    /// The stream continues an interrupted one.
     pub const RESUMING: u64 = 1 << 20;
     /// REDACT records.
     pub const REDACTED: u64 = 1 << 21;
@@ -134,7 +134,7 @@ impl StreamFeatures {
         self.0 & feature != 0
     }
 
-    /// The same with a feature more.
+    /// The flags with one more feature.
     #[must_use]
     pub const fn with(self, feature: u64) -> Self {
         Self(self.0 | feature)
@@ -152,7 +152,7 @@ impl StreamFeatures {
 }
 
 impl Begin {
-    /// The number that tells a stream and its byte order.
+    /// The number that marks a stream and its byte order.
     pub const MAGIC: u64 = 0x2_f5ba_cbac;
     /// Bytes that a name may have, with the zero byte behind it.
     pub const NAME_SIZE: usize = 256;

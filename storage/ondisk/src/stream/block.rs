@@ -104,7 +104,7 @@ impl DedupKey {
 pub struct Write {
     /// The object's number.
     pub object: u64,
-    /// What the object is made of.
+    /// The type of the object.
     pub kind: ObjectType,
     /// The first byte.
     pub offset: u64,
@@ -183,7 +183,7 @@ pub struct Spill {
     pub compressed_size: u64,
     /// How the block is encrypted, in raw streams.
     pub crypt: BlockCrypt,
-    /// What the object is made of, in raw streams.
+    /// The type of the object, in raw streams.
     pub kind: ObjectType,
 }
 
@@ -238,7 +238,7 @@ pub struct WriteEmbedded {
     pub to_guid: u64,
     /// The number of the payload's compression.
     pub compression: u8,
-    /// What the payload is; 0: data.
+    /// The kind of the payload; 0: data.
     pub embedded_type: u8,
     /// Bytes of the payload when decompressed.
     pub logical_size: u32,

@@ -9,7 +9,7 @@
 //!      0     4  kind            which record it is, below
 //!      4     4  payload_length  bytes of the name/value list behind BEGIN; 0 in other records
 //!      8   272  body            drawn with each record type
-//!    280    32  checksum        running Fletcher-4; BEGIN has none, its body goes on here
+//!    280    32  checksum        running Fletcher-4; BEGIN has none, its body continues here
 //!    312
 //! ```
 //!
@@ -18,8 +18,8 @@
 //! OpenZFS no longer receives; it is refused here by name.
 //!
 //! The checksum of a record covers all bytes of the stream before it: records, checksums, payloads.
-//! The sums run over 32-bit words in the byte order of the stream. That order is the sender's; the
-//! magic number in BEGIN tells it.
+//! The sums run over 32-bit words in the byte order of the stream, which is the sender's. The
+//! magic number in BEGIN shows it.
 //!
 //! Must hold: a payload is at most [`MAX_PAYLOAD`] bytes, that of BEGIN excepted.
 //!
@@ -91,7 +91,7 @@ pub struct RawRecord {
     pub checksum: [u64; 4],
 }
 
-/// The byte order of a stream, from its first record; `None` if it is no stream.
+/// The byte order of a stream, from its first record; `None` if it is not a stream.
 pub fn detect_order(begin: &[u8]) -> Option<Order> {
     let magic: [u8; 8] = begin.get(8..16)?.try_into().ok()?;
     if u64::from_le_bytes(magic) == Begin::MAGIC {

@@ -32,9 +32,9 @@ use crate::{ObjectType, Reader, Result};
 pub struct ObjectRecord {
     /// Its number.
     pub object: u64,
-    /// What it is made of.
+    /// The type of the object.
     pub kind: ObjectType,
-    /// What its bonus is made of.
+    /// The type of the bonus.
     pub bonus_kind: ObjectType,
     /// Bytes of a data block.
     pub block_size: u32,

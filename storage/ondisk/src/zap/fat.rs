@@ -27,7 +27,7 @@ use units::BlockId;
 use super::{HEADER, Normalization, write};
 use crate::{Error, Order, Reader, Result};
 
-/// What kind of keys and hashes a table has (zap_flags).
+/// The kind of keys and hashes of a table (zap_flags).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Flags(pub u64);
 
@@ -69,8 +69,8 @@ pub enum Table {
         first: BlockId,
         /// How many.
         blocks: u64,
-        /// A larger table in the making: its first block, and how many blocks of the present one
-        /// have been copied into it.
+        /// A larger table while it is being filled: its first block, and the number of blocks of
+        /// the present one that were copied into it.
         next: Option<(BlockId, u64)>,
     },
 }
@@ -102,10 +102,10 @@ pub struct Header {
 const MAX_COUNT: u64 = 1 << 48;
 
 impl Header {
-    /// What a header says after its kind.
+    /// The fields of a header after its kind.
     pub const MAGIC: u64 = 0x2_f52a_b2ab;
 
-    /// Takes the whole block, whose size is that of all blocks of the table.
+    /// Parses a whole block; all blocks of the table have its size.
     pub fn parse(bytes: &[u8], order: Order) -> Result<Self> {
         let mut reader = Reader::new("fat zap header", bytes, order);
         let kind = reader.u64()?;
@@ -172,7 +172,7 @@ impl Header {
         }
     }
 
-    /// Writes the header into its block; an embedded table, which is there already, stays.
+    /// Writes the header into its block; an embedded table in the block stays unchanged.
     pub fn write(&self, bytes: &mut [u8], order: Order) {
         let (first, blocks, next) = match &self.table {
             Table::Embedded => (0, 0, None),
@@ -231,7 +231,7 @@ impl RawTable {
         })
     }
 
-    /// An embedded table is half a block, an external one as many as its shift says.
+    /// An embedded table is half a block; an external one has as many words as its shift gives.
     fn validate(&self, reader: &mut Reader<'_>, block_shift: u32) -> Result<(Table, u32)> {
         let shift = u32::try_from(self.shift).unwrap_or(u32::MAX);
         if self.blocks == 0 {

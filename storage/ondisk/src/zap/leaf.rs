@@ -52,11 +52,11 @@ pub struct Leaf<'a> {
     pub prefix: u64,
     /// How many bits `prefix` has.
     pub prefix_bits: u32,
-    /// How many entries it says that it has.
+    /// Number of entries, as the header records it.
     pub entry_count: u16,
-    /// How many chunks it says are free.
+    /// Number of free chunks, as the header records it.
     pub free_chunks: u16,
-    /// Whether chains are sorted by the collision number, as normalized tables have it.
+    /// Whether chains are sorted by the collision number, as in normalized tables.
     pub sorted: bool,
     heads: &'a [u8],
     chunks: &'a [u8],
@@ -68,7 +68,7 @@ pub struct Leaf<'a> {
 pub struct LeafEntry {
     /// The hash of the name.
     pub hash: u64,
-    /// Tells names of one hash apart (cd).
+    /// The collision number, which distinguishes names of one hash (cd).
     pub collision: u32,
     /// The first chunk of the name.
     pub name_chunk: u16,
@@ -85,7 +85,7 @@ pub struct LeafEntry {
     next: u16,
 }
 
-/// What an entry is called, as it stands in a leaf.
+/// The name or key of an entry in a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Key<'a> {
     /// The hash.
@@ -105,7 +105,7 @@ impl LeafEntry {
 
 const STRUCTURE: &str = "zap leaf";
 const CHUNK: usize = 24;
-/// What an array chunk holds.
+/// The content of an array chunk.
 const ARRAY: usize = 21;
 const END: u16 = 0xffff;
 const FREE_CHUNK: u8 = 253;
@@ -113,7 +113,7 @@ const ENTRY_CHUNK: u8 = 252;
 const ARRAY_CHUNK: u8 = 251;
 
 impl<'a> Leaf<'a> {
-    /// What a leaf says after its prefix.
+    /// The fields of a leaf after its prefix.
     pub const MAGIC: u32 = 0x02ab_1eaf;
     const HEADER: usize = 48;
 
@@ -152,7 +152,7 @@ impl<'a> Leaf<'a> {
         Ok(Self { prefix, prefix_bits, entry_count, free_chunks, sorted, heads, chunks, order })
     }
 
-    /// Whether an entry of this hash belongs into this leaf.
+    /// Whether the leaf holds entries of this hash.
     pub const fn covers(&self, hash: u64) -> bool {
         hash::index(hash, self.prefix_bits) == self.prefix
     }
@@ -197,8 +197,8 @@ impl<'a> Leaf<'a> {
         })
     }
 
-    /// All entries, chain by chain. A broken chain is told as an error, and the next is gone on
-    /// with.
+    /// All entries, chain by chain. A broken chain yields an error, and iteration continues with
+    /// the next chain.
     pub fn entries(&self) -> impl Iterator<Item = Result<LeafEntry>> + use<'a> {
         let leaf = *self;
         let mut steps = self.chunk_count();
@@ -254,7 +254,7 @@ impl<'a> Leaf<'a> {
         usize::try_from(hash::index(after, bits)).unwrap_or(usize::MAX)
     }
 
-    /// The bytes of a name, its NUL included where it has one on disk.
+    /// The bytes of a name, with its NUL if the disk has one.
     pub fn name(&self, entry: &LeafEntry) -> Result<Vec<u8>> {
         self.array(entry.name_chunk, entry.name_count.into())
     }
@@ -272,7 +272,7 @@ impl<'a> Leaf<'a> {
         self.array(entry.value_chunk, entry.value_size())
     }
 
-    /// Reads the bytes of a name into `into`, in place of what is in there.
+    /// Reads the bytes of a name into `into` and replaces its content.
     pub fn read_name(&self, entry: &LeafEntry, into: &mut Vec<u8>) -> Result<()> {
         self.read_array(entry.name_chunk, entry.name_count.into(), into)
     }

@@ -42,7 +42,7 @@ pub struct MicroEntry<'a> {
     pub name: &'a [u8],
     /// The number.
     pub value: u64,
-    /// Tells names of one hash apart (cd).
+    /// The collision number, which distinguishes names of one hash (cd).
     pub collision: u32,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Micro<'a> {
         all.filter_map(move |(number, bytes)| Some((number, entry(bytes, order)?)))
     }
 
-    /// How many entries there is room for.
+    /// The capacity in entries.
     pub const fn capacity(&self) -> usize {
         self.entries.len() / Self::ENTRY
     }
@@ -117,7 +117,7 @@ impl<'a> MicroMut<'a> {
         Ok(Self { bytes, order })
     }
 
-    /// Puts an entry, whose name has at most [`Micro::MAX_NAME`] bytes, into the place of a number.
+    /// Stores an entry in a slot; its name has at most [`Micro::MAX_NAME`] bytes.
     pub fn set_entry(&mut self, number: usize, entry: &MicroEntry<'_>) {
         self.clear_entry(number);
         let at = entry_offset(number);
@@ -208,7 +208,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_a_micro_zap_or_an_error(tail in proptest::collection::vec(0_u8.., 0..300)) {
+        fn random_bytes_parse_or_give_an_error(tail in proptest::collection::vec(0_u8.., 0..300)) {
             let bytes = [&MICRO.to_le_bytes()[..], &tail].concat();
             if let Ok(micro) = Micro::parse(&bytes, Order::Little) {
                 assert!(micro.entries().count() <= tail.len() / 64);

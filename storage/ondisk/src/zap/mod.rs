@@ -22,7 +22,7 @@ pub const HEADER: u64 = LEAF | 1;
 /// The first word of a micro table (ZBT_MICRO).
 pub const MICRO: u64 = LEAF | 3;
 
-/// The first word of a block, which tells what it is.
+/// The first word of a block, which marks its kind.
 pub fn block_kind(bytes: &[u8], order: Order) -> Result<u64> {
     Reader::new("zap block", bytes, order).u64()
 }

@@ -39,8 +39,8 @@ pub fn write_pointers(bytes: &mut [u8], order: Order, words: Range<usize>, leaf:
     }
 }
 
-/// The pointers in some words of a block, each of them twice, as a block of a larger table has
-/// them, in the byte order of that one.
+/// Encodes some pointers twice each, as a block of a table of double size has them, in that table's
+/// byte order.
 pub fn double_pointers(bytes: &[u8], order: Order, words: Range<usize>, into: Order) -> Vec<u8> {
     let from = bytes.get(words.start.saturating_mul(8)..words.end.saturating_mul(8));
     let twice = |word: &[u8]| {

@@ -1,4 +1,4 @@
-//! What the records of an intent log say, kind by kind.
+//! The bodies of intent-log records, kind by kind.
 //!
 //! ```text
 //! kind   name                  fields from offset 32 on (8 bytes each if not said otherwise)
@@ -34,8 +34,8 @@
 //!  60+4n
 //! ```
 //!
-//! There are three words, of which the first is used: OpenZFS looks for the values behind three, whatever number
-//! is said.
+//! There are three words, of which the first is used: OpenZFS expects the values behind three
+//! words, regardless of the count.
 //!
 //! Learnt from: `zdb -ivv` of the fixtures `intent-log*`. Proved by: `golden_records`.
 
@@ -49,7 +49,7 @@ use crate::{Blkptr, Error, Reader, Result};
 pub enum Body {
     /// Something was made.
     Create(Box<Create>),
-    /// A name that is no directory's was removed (`TX_REMOVE`).
+    /// A name of a file or other non-directory was removed (`TX_REMOVE`).
     Remove {
         /// The directory.
         dir: ObjectId,
@@ -147,14 +147,14 @@ pub struct Write {
     pub length: u64,
     /// The block that has the data, if the record has not (`lr_blkptr`).
     pub pointer: Blkptr,
-    /// The data, `length` bytes, unless `pointer` has it.
+    /// The data, `length` bytes, unless `pointer` leads to it.
     pub data: Option<Vec<u8>>,
 }
 
 /// A change of name (`lr_rename_t`, `lr_rename_whiteout_t`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rename {
-    /// What becomes of the old name.
+    /// The effect on the old name.
     pub kind: RenameKind,
     /// The directory of the old name (`lr_sdoid`).
     pub source_dir: ObjectId,
@@ -166,12 +166,12 @@ pub struct Rename {
     pub target: Vec<u8>,
 }
 
-/// What becomes of the old name.
+/// The effect on the old name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RenameKind {
     /// It goes (`TX_RENAME`).
     Plain,
-    /// It is given to what had the new name (`TX_RENAME_EXCHANGE`).
+    /// It goes to the file that had the new name (`TX_RENAME_EXCHANGE`).
     Exchange,
     /// It is given to a new whiteout device (`TX_RENAME_WHITEOUT`).
     Whiteout(Whiteout),
@@ -215,16 +215,16 @@ pub struct SetAttr {
     pub atime: [u64; 2],
     /// Seconds and nanoseconds since 1970 (`lr_mtime`).
     pub mtime: [u64; 2],
-    /// Attributes beyond those of POSIX.
+    /// The extended optional attributes, beyond POSIX.
     pub attributes: Option<Attributes>,
     /// Domains that uid and gid refer to.
     pub domains: Vec<Vec<u8>>,
 }
 
-/// Attributes beyond those of POSIX (`lr_attr_t`).
+/// The extended optional attributes, beyond POSIX (`lr_attr_t`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attributes {
-    /// Bits of those that are set.
+    /// The bits of the attributes to set.
     pub requested: Vec<u32>,
     /// Their values, as bits of their own numbering (`XAT0_*`).
     pub values: u64,
@@ -232,18 +232,18 @@ pub struct Attributes {
     pub crtime: [u64; 2],
     /// The virus scanner's stamp, or in its first 8 bytes the project.
     pub scanstamp: [u8; 32],
-    /// The project, if that is what the stamp holds.
+    /// The project, if the stamp field holds it.
     pub project: u64,
 }
 
 impl Attributes {
-    /// Bits of those that are set, in as many words as OpenZFS wants.
+    /// The bits of the attributes to set, in the number of words that OpenZFS expects.
     pub fn words(requested: u32) -> Vec<u32> {
         vec![requested, 0, 0]
     }
 }
 
-/// An ACL as a record has it.
+/// An ACL in the form of a log record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Acl {
     /// How many entries.
@@ -325,8 +325,8 @@ impl Body {
         Ok(Self::Clone { object, offset, length: bytes, block_size, pointers })
     }
 
-    /// The object that the record changes, if it is of the kinds that are written in no order to
-    /// each other: such an object may be gone, and the record then says nothing.
+    /// The object that the record changes, for kinds whose records need no order among each other.
+    /// Such an object may be gone, and the replay then skips the record.
     pub fn changed_object(&self) -> Option<ObjectId> {
         match self {
             Self::Write(write) => Some(write.object),
@@ -350,7 +350,7 @@ impl Write {
             let pointer = Blkptr::read(reader)?;
             return Ok(Self { object, offset, length: bytes, pointer, data: None });
         }
-        // the pointer of a record with data is not made; whatever stands there is not believed
+        // the pointer of a record with inline data is unused; its bytes are ignored
         reader.skip(Blkptr::SIZE)?;
         let count = checked_count(bytes, 1, reader)?;
         let data = Some(reader.bytes(count)?.to_vec());
@@ -378,7 +378,7 @@ impl Rename {
     }
 }
 
-/// The bits of `mask` are those of Linux (`zdb` names them by another system's).
+/// The bits of `mask` are those of Linux (`zdb` prints another system's names for them).
 impl SetAttr {
     /// Permissions are set.
     pub const MODE: u64 = 1 << 0;
@@ -392,7 +392,7 @@ impl SetAttr {
     pub const ATIME: u64 = 1 << 4;
     /// The time of change is set.
     pub const MTIME: u64 = 1 << 5;
-    /// Attributes beyond those of POSIX are set.
+    /// Extended optional attributes are set.
     pub const ATTRIBUTES: u64 = 1 << 31;
 
     fn read(reader: &mut Reader<'_>) -> Result<Self> {
@@ -451,7 +451,7 @@ fn object(reader: &mut Reader<'_>) -> Result<ObjectId> {
     reader.u64().map(|word| ObjectId::new(word & ((1 << 48) - 1)))
 }
 
-/// A count of things of `size` bytes that must all be in what is left.
+/// A count of elements of `size` bytes that must fit into the rest of the record.
 pub(super) fn checked_count(count: u64, size: usize, reader: &Reader<'_>) -> Result<usize> {
     let room = reader.remaining().checked_div(size).unwrap_or(0);
     let fits = usize::try_from(count).ok().filter(|count| *count <= room);
@@ -473,7 +473,7 @@ pub(super) fn string(reader: &mut Reader<'_>) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// So many strings.
+/// This many strings.
 pub(super) fn domains(count: u64, reader: &mut Reader<'_>) -> Result<Vec<Vec<u8>>> {
     let count = checked_count(count, 1, reader)?;
     (0..count).map(|_| string(reader)).collect()

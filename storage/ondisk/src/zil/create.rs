@@ -36,7 +36,7 @@ use units::ObjectId;
 use super::body::{Acl, Attributes, domains, string};
 use crate::{Reader, Result};
 
-/// What was made.
+/// The kind of the new file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CreateKind {
     /// Anything that is none of the others (`TX_CREATE*`).
@@ -52,9 +52,9 @@ pub enum CreateKind {
 /// Something was made (`lr_create_t`, `lr_acl_create_t`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Create {
-    /// What it is.
+    /// The kind of the new file.
     pub kind: CreateKind,
-    /// The directory it is in; for an attributes' directory the object it belongs to (`lr_doid`).
+    /// Its parent directory; for an attribute directory the object that it belongs to (`lr_doid`).
     pub dir: ObjectId,
     /// The new object (`lr_foid`).
     pub object: ObjectId,
@@ -76,11 +76,11 @@ pub struct Create {
     pub name: Vec<u8>,
     /// A symbolic link's target, else empty.
     pub target: Vec<u8>,
-    /// Attributes beyond those of POSIX.
+    /// The extended optional attributes, beyond POSIX.
     pub attributes: Option<Attributes>,
     /// Its ACL.
     pub acl: Option<Acl>,
-    /// Domains that uid and gid refer to, where there is no ACL.
+    /// Domains that uid and gid refer to, if there is no ACL.
     pub domains: Vec<Vec<u8>>,
 }
 

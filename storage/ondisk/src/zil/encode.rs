@@ -93,7 +93,7 @@ impl BodyWriter {
 }
 
 impl Body {
-    /// Adds what stands behind the record's header and gives the kind that goes into it.
+    /// Appends the body of the record and returns its kind for the header.
     fn encode(&self, out: &mut BodyWriter) -> u64 {
         match self {
             Self::Create(create) => create.encode(out),

@@ -36,7 +36,7 @@ use units::ObjsetId;
 use crate::blkptr::{Protection, Regular};
 use crate::{Blkptr, Order, Reader, Result};
 
-/// What chains a log block to the next (`zil_chain_t`).
+/// The chain header of a log block (`zil_chain_t`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Chain {
     /// The next block; it need not exist yet (`zc_next_blk`).
@@ -49,7 +49,7 @@ impl Chain {
     /// Bytes on disk.
     pub const SIZE: usize = 184;
 
-    /// Reads one; the seal is the business of whoever read the block.
+    /// Reads one; the reader of the block verifies the seal.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
         reader.skip(8)?;
         let chain = Self { next: Blkptr::read(reader)?, used: reader.u64()? };
@@ -76,7 +76,7 @@ impl Chain {
     }
 }
 
-/// What a pointer to a log block holds in place of a checksum.
+/// The verifier that a pointer to a log block has in place of a checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verifier {
     /// Random words, the same in the whole chain.
@@ -110,7 +110,7 @@ impl Verifier {
         [self.guid[0], self.guid[1], self.objset.get(), self.seq]
     }
 
-    /// What the next block's pointer must hold.
+    /// The verifier in the next block's pointer.
     #[must_use]
     pub const fn next(self) -> Self {
         Self { seq: self.seq.wrapping_add(1), ..self }

@@ -23,12 +23,12 @@ const FOLD_CASE: u64 = 1 << 63;
 const WRITE: u64 = 9;
 /// The kind of blocks that are shared.
 const CLONE: u64 = 24;
-/// Where a record of that kind says how many pointers follow.
+/// The field of this record kind that holds the number of its pointers.
 const CLONE_COUNT: usize = 64;
 /// Bytes of a write whose data is in a block of its own.
 const WRITE_SIZE: usize = 192;
 
-/// A record (`lr_t` and what follows it).
+/// A record (`lr_t` and its body).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
     /// The txg that was to bring the change (`lrc_txg`).
@@ -37,9 +37,9 @@ pub struct Record {
     pub seq: u64,
     /// Whether names were compared without case (`TX_CI`).
     pub fold_case: bool,
-    /// The byte order of what is left as bytes (ACL entries).
+    /// The byte order of uninterpreted bytes (ACL entries).
     pub order: Order,
-    /// What was done.
+    /// The change.
     pub body: Body,
 }
 
@@ -58,8 +58,8 @@ impl Record {
     /// Bytes before the body.
     pub const HEADER: usize = 32;
 
-    /// Reads the record at the cursor and moves to the next one. What a body leaves unread of
-    /// its record (padding) is passed over.
+    /// Reads the record at the cursor and moves to the next one. Bytes that its body does not use
+    /// (padding) are skipped.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
         let start = reader.position();
         let bytes = Self::record_bytes(reader)?;

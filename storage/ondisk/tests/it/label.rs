@@ -150,7 +150,7 @@ fn labels_without_a_vdev_tree() {
 #[test]
 fn labels_with_other_vdev_types() {
     assert!(tree("log").is_log);
-    assert!(!tree("special").is_log, "labels do not say what a vdev is kept for");
+    assert!(!tree("special").is_log, "labels do not record the allocation class");
     let kinds = |name| tree(name).walk().map(|vdev| vdev.kind.clone()).collect::<Vec<_>>();
     assert!(kinds("resilver").contains(&VdevKind::Replacing));
     assert_eq!(config("version-28").pool.version, 28);

@@ -1,4 +1,4 @@
-//! The structures as the real system wrote them, against what its own tools say they are.
+//! Structures that OpenZFS wrote, compared with the output of its own tools.
 
 mod gang;
 mod history;

@@ -45,7 +45,7 @@ pub fn check_set_attributes(
 ///
 /// # Errors
 ///
-/// Those of [`check_set_attributes`].
+/// The errors of [`check_set_attributes`].
 pub fn check_set_attributes_with_owner_override(
     credentials: &Credentials,
     target: &Target,
@@ -64,8 +64,8 @@ fn may_change(credentials: &Credentials, target: &Target, by_acl: u32) -> bool {
         || matches!(target.acl, TargetAcl::Nfs4(_)) && check(credentials, target, by_acl).is_ok()
 }
 
-/// A new owner takes a capability. The owner may give the file to a group of which the owner is a
-/// member. Who has `WRITE_OWNER` by an NFSv4 ACL may take the file.
+/// A change of owner needs a capability. The owner may change the group to one of the owner's
+/// groups. A caller with `WRITE_OWNER` by an NFSv4 ACL may take ownership.
 fn check_owner(credentials: &Credentials, target: &Target, set: &SetAttributes) -> Check {
     if set.uid.is_none() && set.gid.is_none() {
         return Ok(());
@@ -97,7 +97,7 @@ fn clears_setid(credentials: &Credentials, target: &Target) -> bool {
     !target.kind.is_directory() && target.mode & cleared != 0
 }
 
-/// The owner may set any time; whoever may write may set the current one.
+/// The owner may set any time; a caller with write permission may set the current one.
 fn check_times(credentials: &Credentials, target: &Target, set: &SetAttributes) -> Check {
     let times = [set.atime, set.mtime];
     if times == [None, None] || may_change(credentials, target, mask::WRITE_ATTRIBUTES) {

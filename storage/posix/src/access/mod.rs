@@ -1,7 +1,7 @@
 //! Access checks: whether a caller may do something to a file.
 //!
-//! A check asks for permissions of [`nfs4::mask`], the finest of the three models. A mode and a POSIX ACL
-//! know three permissions; these cover the masks as follows.
+//! A check uses the permissions of [`nfs4::mask`], the finest of the three models. A mode and a
+//! POSIX ACL have three permissions, which cover the masks as follows.
 //!
 //! ```text
 //! permission   file                                 directory
@@ -36,7 +36,7 @@ pub enum Denied {
     Access,
     /// Only the owner or a privileged caller may do it, or the file's flags forbid it (`EPERM`).
     NotPermitted,
-    /// There is nothing that this caller may see (`ENODATA`).
+    /// The attribute is invisible to this caller (`ENODATA`).
     NoData,
 }
 
@@ -63,7 +63,7 @@ pub struct Target {
 /// The ACL of a file.
 #[derive(Clone, Debug, Default)]
 pub enum TargetAcl {
-    /// The mode tells all permissions.
+    /// The mode determines all permissions.
     #[default]
     Mode,
     /// A POSIX access ACL.
@@ -81,7 +81,7 @@ const OWNER_MASK: u32 = mask::WRITE_ATTRIBUTES | mask::WRITE_ACL | mask::WRITE_O
 const CONTENT_WRITES: u32 = WRITE_MASK | mask::WRITE_NAMED_ATTRIBUTES;
 
 impl From<&Attributes> for Target {
-    /// A file whose mode tells all permissions.
+    /// A file whose mode determines all permissions.
     fn from(attributes: &Attributes) -> Self {
         let Attributes { kind, mode, uid, gid, flags, .. } = *attributes;
         Self { kind, mode, uid, gid, flags, acl: TargetAcl::Mode }
@@ -131,7 +131,7 @@ fn to_permissions(wanted: u32) -> u16 {
     rows.iter().filter(|row| wanted & row.0 != 0).map(|row| row.1).sum()
 }
 
-/// Whether the mode or the POSIX ACL allows it. Linux asks the ACL only if the mode has group bits.
+/// Whether the mode or the POSIX ACL allows it. Linux uses the ACL only if the mode has group bits.
 fn is_allowed_by_mode(credentials: &Credentials, target: &Target, wanted: u16) -> bool {
     let shift = if credentials.uid == target.uid {
         6
@@ -147,8 +147,8 @@ fn is_allowed_by_mode(credentials: &Credentials, target: &Target, wanted: u16) -
     u32::from(wanted) & !(target.mode >> shift) == 0
 }
 
-/// Whether a capability allows what the permissions do not. Execution of a file needs an execute bit
-/// even then.
+/// Whether a capability allows it although the permissions do not. Execution of a file still needs
+/// an execute bit.
 fn is_overridden(credentials: &Credentials, target: &Target, wanted: u16) -> bool {
     let reads = if target.kind.is_directory() { READ | EXECUTE } else { READ };
     if wanted & !reads == 0 && credentials.has(Capability::DacReadSearch) {
@@ -189,7 +189,7 @@ fn is_allowed_by_nfs4(
     permissions == 0 || is_overridden(credentials, target, permissions)
 }
 
-/// What an open asks for.
+/// The access that an open requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of open(2)")]
 pub struct OpenMode {
@@ -230,8 +230,8 @@ impl OpenMode {
 ///
 /// # Errors
 ///
-/// [`Denied::NotPermitted`] if the flags of the file forbid it, or `no_atime` is not the caller's to ask
-/// for; else [`Denied::Access`].
+/// [`Denied::NotPermitted`] if the flags of the file forbid it, or the caller may not request
+/// `no_atime`; else [`Denied::Access`].
 pub fn check_open(credentials: &Credentials, target: &Target, open: OpenMode) -> Check {
     check_open_flags(target.flags, open)?;
     let write = if open.append { mask::APPEND_DATA } else { mask::WRITE_DATA };
@@ -257,7 +257,7 @@ pub fn check_open(credentials: &Credentials, target: &Target, open: OpenMode) ->
 ///
 /// # Errors
 ///
-/// Those of [`check_open`].
+/// The errors of [`check_open`].
 pub fn check_open_with_owner_override(
     credentials: &Credentials,
     target: &Target,
@@ -280,7 +280,7 @@ pub fn check_open_with_owner_override(
     )
 }
 
-/// Whether the flags of a file let anybody open it so.
+/// Whether the flags of a file allow such an open at all.
 ///
 /// # Errors
 ///

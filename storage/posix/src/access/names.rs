@@ -42,7 +42,7 @@ pub fn check_link(credentials: &Credentials, dir: &Target, file: &Target) -> Che
 
 /// Whether a caller may take a name from a directory.
 ///
-/// With NFSv4 ACLs a caller may who has `DELETE_CHILD` of the directory or `DELETE` of the file. If the
+/// With NFSv4 ACLs a caller needs `DELETE_CHILD` of the directory or `DELETE` of the file. If the
 /// directory's ACL does not mention `DELETE_CHILD`, permission to add files takes its place.
 ///
 /// # Errors
@@ -67,7 +67,7 @@ fn check_entry_removal(credentials: &Credentials, dir: &Target, file: &Target) -
     if dir.flags.contains(FileFlags::IMMUTABLE) {
         return Err(Denied::NotPermitted);
     }
-    // asked for together: a capability may cover either alone and not both
+    // one check for both: a capability may cover either alone and not both
     let by_dir = check(credentials, dir, mask::DELETE_CHILD | mask::EXECUTE);
     let by_file =
         matches!(file.acl, TargetAcl::Nfs4(_)) && check(credentials, file, mask::DELETE).is_ok();
@@ -91,8 +91,8 @@ fn check_flags(file: &Target) -> Check {
 ///
 /// # Errors
 ///
-/// Those of [`check_delete`] and [`check_create`] of the directories; [`Denied::Access`] for a directory
-/// that moves and that the caller cannot write, as its `..` changes.
+/// The errors of [`check_delete`] and [`check_create`] for the directories. [`Denied::Access`] also
+/// for a directory that moves and that the caller cannot write, as its `..` changes.
 pub fn check_rename(
     credentials: &Credentials,
     (from_dir, file): (&Target, &Target),

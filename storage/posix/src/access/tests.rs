@@ -72,8 +72,8 @@ fn nfs4_acl_alone_allows_attributes_and_owner() {
     assert!(check_set_attributes(&other, &file, &chmod).is_err());
 }
 
-/// The rows of the table of deletion: what the directory says of `DELETE_CHILD` and of writing, what the
-/// file says of `DELETE`, and the decision.
+/// The rows of the table of deletion: the directory's decisions on `DELETE_CHILD` and on writing,
+/// the file's decision on `DELETE`, and the result.
 #[test]
 fn nfs4_deletion_follows_the_table() {
     let search = ace(AceWho::Everyone, ALLOW, mask::EXECUTE);

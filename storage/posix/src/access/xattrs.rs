@@ -84,7 +84,8 @@ pub fn check_set_acl(credentials: &Credentials, target: &Target) -> Check {
     }
 }
 
-/// Links and special files are writable by anybody who could fill the disk through them.
+/// Links and special files are writable for everybody, so user attributes on them could fill the
+/// disk.
 fn has_user_xattrs(target: &Target) -> bool {
     matches!(target.kind, FileType::File | FileType::Directory)
 }

@@ -15,7 +15,7 @@ pub struct Ace {
     pub who: AceWho,
     /// 0 allow, 1 deny, 2 audit, 3 alarm; more: object entries of CIFS.
     pub kind: u16,
-    /// Inheritance and audit flags ([`nfs4::flag`]), without the bits that tell `who`.
+    /// Inheritance and audit flags ([`nfs4::flag`]), without the bits that select the subject.
     pub flags: u16,
     /// The permissions that the entry allows or denies ([`nfs4::mask`]).
     pub mask: u32,
@@ -52,7 +52,7 @@ pub struct PosixAclEntry {
 /// Which of the two POSIX ACLs of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PosixAclKind {
-    /// The ACL that access checks ask.
+    /// The ACL that access checks use.
     Access,
     /// The ACL of a directory that new files in it take.
     Default,

@@ -48,12 +48,12 @@ pub const ALLOW: u16 = 0;
 /// The kind of an entry that denies.
 pub const DENY: u16 = 1;
 
-/// What an ACL says of a set of permissions.
+/// The decision of an ACL on a set of permissions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Decision {
     /// Permissions that an entry allows.
     pub allowed: u32,
-    /// Permissions that an entry denies. The ACL says nothing of the others, and they are refused.
+    /// Permissions that an entry denies. The ACL does not mention the others, and they are refused.
     pub denied: u32,
 }
 
@@ -85,7 +85,7 @@ fn applies(entry: &Ace, (uid, gid): (u32, u32), credentials: &Credentials) -> bo
         AceWho::Owner => credentials.uid == uid,
         AceWho::Group => credentials.is_in_group(gid),
         AceWho::Everyone => true,
-        // an ID of a domain is above 32 bits and is nobody's here
+        // a FUID of a domain is above 32 bits and matches no user here
         AceWho::User(fuid) => fuid == u64::from(credentials.uid),
         AceWho::NamedGroup(fuid) => {
             u32::try_from(fuid).is_ok_and(|gid| credentials.is_in_group(gid))

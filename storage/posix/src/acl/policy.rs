@@ -1,4 +1,4 @@
-//! What becomes of an NFSv4 ACL when a file is created in a directory that has one, and at a chmod.
+//! The inheritance of an NFSv4 ACL by new files, and its change by chmod.
 //!
 //! The properties `aclinherit` and `aclmode` of a dataset steer it, as zfsprops(7) documents.
 
@@ -22,7 +22,7 @@ pub enum AclInherit {
     PassthroughExecute,
 }
 
-/// What a chmod does to an ACL that says more than a mode (`aclmode`).
+/// The effect of chmod on an ACL that has more than a mode (`aclmode`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AclMode {
     /// The ACL becomes that of the mode.
@@ -43,7 +43,7 @@ pub struct AclPolicy {
     pub has_nfs4_acls: bool,
     /// Which entries a new file inherits.
     pub inherit: AclInherit,
-    /// What a chmod does to an ACL.
+    /// The effect of chmod on an ACL.
     pub chmod: AclMode,
 }
 
@@ -66,7 +66,7 @@ impl AclPolicy {
         let passes =
             matches!(self.inherit, AclInherit::Passthrough | AclInherit::PassthroughExecute);
         if passes && inherited.iter().any(affects_mode) {
-            // a FUID above 32 bits is nobody's: named entries do not affect the mode
+            // a FUID above 32 bits matches no user here: named entries do not affect the mode
             let (mode, _) = nfs4::mode_from_acl(&inherited, requested, (u64::MAX, u64::MAX));
             return Some((inherited, mode));
         }

@@ -87,7 +87,7 @@ pub fn mode_from_acl(entries: &[PosixAclEntry], mode: u32) -> u32 {
     mode & !0o777 | owner << 6 | group << 3 | others
 }
 
-/// The tag whose permissions the group bits of the mode show.
+/// The tag whose permissions are the group bits of the mode.
 fn group_tag(entries: &[PosixAclEntry]) -> u16 {
     if entries.iter().any(|entry| entry.tag == MASK) { MASK } else { GROUP_OBJ }
 }

@@ -50,7 +50,8 @@ pub(super) fn entries_of_mode(mode: u32, is_directory: bool) -> [Ace; 3] {
     ]
 }
 
-/// The first entries of the trivial ACL of a mode: they deny a narrower class what a wider one is allowed.
+/// The first entries of the trivial ACL of a mode: they deny a narrower class the rights of a wider
+/// one.
 pub(super) fn denials_of_mode(mode: u32, is_directory: bool) -> Vec<Ace> {
     let mask = |bits| class_mask(bits, is_directory);
     let [owner, group, others] = [6, 3, 0].map(|shift| class_bits(mode, shift));
@@ -68,8 +69,8 @@ pub(super) fn denials_of_mode(mode: u32, is_directory: bool) -> Vec<Ace> {
     entries.map(|(who, kind, mask)| class_entry(who, kind, mask)).collect()
 }
 
-/// The mode that the ACL of a file of that owner and group (FUIDs) shows, and whether the ACL denies
-/// execution to nobody.
+/// The mode of the ACL for a file of that owner and group (FUIDs), and whether the ACL never denies
+/// execution.
 pub fn mode_from_acl(entries: &[Ace], mode: u32, (owner, group): (u64, u64)) -> (u32, bool) {
     let (mut out, mut seen, mut is_denied) = (mode & !0o777, 0_u32, false);
     for entry in entries.iter().filter(|entry| entry.flags & INHERIT_ONLY == 0) {
@@ -101,7 +102,7 @@ pub fn is_trivial(entries: &[Ace]) -> bool {
         let who = matches!(entry.who, AceWho::Owner | AceWho::Group | AceWho::Everyone);
         let deletes = entry.mask & DELETE != 0
             || entry.mask & DELETE_CHILD != 0 && entry.mask & WRITE_DATA == 0;
-        // a mode denies nobody to read the ACL, and allows only the owner to change it
+        // a mode never denies reading the ACL, and allows only the owner to change it
         let rights = match entry.kind {
             ALLOW => entry.who == AceWho::Owner || entry.mask & OWNER_RIGHTS == 0,
             DENY => entry.mask & (READ_ACL | READ_ATTRIBUTES) == 0,

@@ -14,7 +14,7 @@
 //! The principal is `OWNER@`, `GROUP@`, `EVERYONE@`, or the number of a user or group. In an ACL that is set it may
 //! also be a name, with or without a domain: `alice@example.org`.
 //!
-//! `system.nfs4_acl_xdr`, as OpenZFS of TrueNAS has it and Samba's nfs4acl_xattr can use it:
+//! `system.nfs4_acl_xdr`, the form of OpenZFS in TrueNAS and of Samba's nfs4acl_xattr:
 //!
 //! ```text
 //! size  field
@@ -37,7 +37,7 @@ pub const NFS4_ACL_XDR: &[u8] = b"system.nfs4_acl_xdr";
 /// Looks a name up: the number of a user, or of a group (true).
 pub type NameLookup<'a> = &'a dyn Fn(&str, bool) -> Option<u32>;
 
-/// Why bytes are no ACL, or an ACL has no bytes.
+/// An error of decoding or encoding an ACL.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AclXattrError {
     /// The bytes break the format.
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_decode_to_what_was_encoded() {
+    fn both_forms_decode_to_their_input() {
         let acl = sample();
         let bytes = encode_nfs4_acl(&acl).unwrap();
         assert_eq!(decode_nfs4_acl(&bytes, &nobody).unwrap(), acl);

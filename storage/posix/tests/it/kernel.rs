@@ -104,7 +104,7 @@ fn encode_acl(entries: &[PosixAclEntry]) -> Vec<u8> {
     out
 }
 
-/// Gives a path random owners, a random mode and sometimes an ACL. Returns what the rules are told of it.
+/// Gives a path random owners, a random mode and sometimes an ACL. Returns the input of the rules.
 fn set_random(random: &mut Random, path: &Path, kind: FileType) -> Target {
     let (uid, gid) = (random.pick(&UIDS), random.pick(&GIDS));
     chown(path, Some(uid), Some(gid)).expect("chown");
@@ -161,7 +161,7 @@ fn outcome(result: Result<(), Errno>) -> Outcome {
     }
 }
 
-/// What the rules predict for a caller.
+/// The predictions of the rules for a caller.
 type Rule = dyn Fn(&Case, &Credentials) -> Outcome;
 
 /// A system call on a case, and the rule for it.
@@ -287,7 +287,7 @@ fn calls_on_attributes(random: &mut Random) -> Vec<Call> {
     ]
 }
 
-/// chmod, whose rule also tells which mode the file gets.
+/// chmod, whose rule also gives the new mode of the file.
 fn chmod_call(random: &mut Random) -> Call {
     let mode = random.below(0o10000);
     let kernel = move |case: &Case| {

@@ -1,4 +1,4 @@
-//! Our streams of OpenZFS's snapshots, byte for byte against those that OpenZFS sent.
+//! Our streams of OpenZFS's snapshots, compared byte for byte with those that OpenZFS sent.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -155,7 +155,7 @@ impl TestPool {
     }
 }
 
-/// Compares two streams; what differs first is told by record.
+/// Compares two streams; reports the first differing record.
 fn assert_same_records(name: &str, path: &Path, ours: &[u8]) {
     let theirs = std::fs::read(path).unwrap();
     if theirs == ours {

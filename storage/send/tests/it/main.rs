@@ -1,4 +1,4 @@
-//! What the crate promises, tried on a pool and streams that real OpenZFS made.
+//! Tests of sending and receiving, on a pool and streams that real OpenZFS made.
 
 mod golden_streams;
 mod reading;

@@ -1,7 +1,7 @@
 //! The kernels behind the safe functions.
 //!
-//! A kernel gets work already cut to equal lengths: the padding rules of RAID-Z and the
-//! remainders of the checksums are the callers' affair.
+//! A kernel gets slices of equal lengths: the callers apply the padding rules of RAID-Z and handle
+//! the remainders of the checksums.
 
 pub(crate) mod naive;
 pub(crate) mod scalar;
@@ -10,7 +10,7 @@ pub(crate) mod x86_64;
 
 use crate::fletcher::Sums;
 
-/// What a backend can do.
+/// The operations of a backend.
 pub(crate) trait Kernels: Sync {
     /// RAID-Z parity rows 0.. of the columns, one row per slice of `parity`. All slices of
     /// both have the length of `parity[0]`; at most three rows, at least one column.
@@ -34,10 +34,10 @@ pub(crate) trait Kernels: Sync {
     fn fletcher4(&self, data: &[u8], swapped: bool) -> Sums;
 }
 
-/// What one input is multiplied by on its way into each output.
+/// The factors of one input, one for each output.
 pub(crate) type Factors = [u8; 3];
 
-/// Checks what the kernels with raw pointers rely on.
+/// Checks the conditions that the kernels with raw pointers need.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn common_length(inputs: &[&[u8]], outputs: &[&mut [u8]]) -> usize {
     let length = outputs.first().map_or(0, |first| first.len());

@@ -8,7 +8,7 @@ use crate::gf256::{REDUCTION, double, mul};
 /// Portable kernels.
 pub(crate) struct Scalar;
 
-/// Bytes of each column that are worked on before the next column's turn.
+/// Bytes of each column that are processed before the next column.
 const CHUNK: usize = 4096;
 
 impl Kernels for Scalar {
@@ -63,8 +63,8 @@ impl Kernels for Scalar {
     }
 }
 
-/// Continues plain sums over what a vector kernel has left over. There is nothing to gain from
-/// lanes here: a word costs four additions either way.
+/// Continues plain sums over the rest that a vector kernel left. Lanes would not help here: a word
+/// costs four additions either way.
 pub(crate) fn finish4([mut a, mut b, mut c, mut d]: Sums, rest: &[u8], swapped: bool) -> Sums {
     for &word in rest.as_chunks::<4>().0 {
         let word = if swapped { u32::from_be_bytes(word) } else { u32::from_le_bytes(word) };
@@ -76,7 +76,7 @@ pub(crate) fn finish4([mut a, mut b, mut c, mut d]: Sums, rest: &[u8], swapped: 
     [a, b, c, d]
 }
 
-/// Continues plain sums over what a vector kernel has left over.
+/// Continues plain sums over the rest that a vector kernel left.
 pub(crate) fn finish2([mut a, mut b, mut c, mut d]: Sums, rest: &[u8], swapped: bool) -> Sums {
     let read = |word| if swapped { u64::from_be_bytes(word) } else { u64::from_le_bytes(word) };
     for pair in rest.as_chunks::<8>().0.as_chunks::<2>().0 {

@@ -222,7 +222,7 @@ fn any_three_of_255_columns_can_be_rebuilt() {
 proptest! {
     /// Ragged columns, any losses that the parity can bear, every backend.
     #[test]
-    fn what_is_lost_comes_back(
+    fn lost_columns_are_rebuilt(
         lengths in prop::collection::vec(0usize..400, 1..12),
         seed: u64,
         rows in 1usize..=3,

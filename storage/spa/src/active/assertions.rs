@@ -1,8 +1,8 @@
 //! A failed assertion ends the pool, and not the daemon.
 //!
-//! An assertion, or an arithmetic overflow, that fails says that our own sums do not agree. What would be
-//! written next may then be wrong. The pool writes nothing more: what was synced before stays valid, and
-//! `zpool clear` imports the pool at its last txg.
+//! A failed assertion or an arithmetic overflow means that our own counts do not agree. The next
+//! write could then be wrong. So the pool writes nothing more: the last synced txg stays valid, and
+//! `zpool clear` imports the pool at it.
 //!
 //! ```text
 //! the sync thread panics         its txg is not committed
@@ -30,7 +30,8 @@ impl ActivePool {
         });
     }
 
-    /// Stops the pool after a panic of the sync thread; returns what it says from now on.
+    /// Stops the pool after a panic of the sync thread; returns the error that it gives from now
+    /// on.
     pub(super) fn stop_after_panic(&self, panic: &(dyn Any + Send)) -> Error {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -40,7 +41,7 @@ impl ActivePool {
         error
     }
 
-    /// Writes nothing more, for this reason or one that was there before.
+    /// Stops all writes, for this reason or an earlier one.
     pub(super) fn stop_writes_for(&self, error: &Error) {
         self.fatal_error.write().get_or_insert_with(|| error.clone());
         self.tree.retire();

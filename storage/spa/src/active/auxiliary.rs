@@ -1,7 +1,7 @@
-//! The spares and cache drives of a pool that is held.
+//! The spares and cache drives of an imported pool.
 //!
-//! Which there are stands in the pool; a drive of them is found by its identity, which is all that
-//! its label says. One that is not found is no harm: the pool goes on without it.
+//! The pool's configuration names them; a drive is identified by the guid in its label.
+//! A missing one does no harm: the pool works without it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::ActivePool;
 use crate::auxiliary::{self, AuxiliaryDevice, AuxiliaryEntry, AuxiliaryLabel, AuxiliaryRole};
 use crate::{Error, PoolDirectory};
 
-/// The spares and cache drives that a pool names, and those that are open.
+/// The spares and cache drives that a pool names, and the open ones.
 pub(crate) struct AuxiliaryDevices {
     entries: Vec<AuxiliaryEntry>,
     open_devices: BTreeMap<Guid, Arc<dyn Device>>,
@@ -34,7 +34,7 @@ impl ActivePool {
         &self.l2arc
     }
 
-    /// Its spares and cache drives, and the devices of those that are open.
+    /// Its spares and cache drives, and the devices of the open ones.
     pub fn auxiliary(&self) -> Vec<(AuxiliaryEntry, Option<Arc<dyn Device>>)> {
         let kept = self.auxiliary.lock();
         let with =
@@ -58,7 +58,7 @@ impl ActivePool {
         fits
     }
 
-    /// Makes drives into spares and cache drives of the pool; whatever they hold is lost.
+    /// Makes drives into spares and cache drives of the pool; their content is lost.
     pub fn add_auxiliary(&self, drives: &[AuxiliaryDevice]) -> Result<(), Error> {
         let ashift =
             auxiliary::max_ashift(&self.config().tree.map_or(Vec::new(), |tree| tree.children));
@@ -66,7 +66,7 @@ impl ActivePool {
             .iter()
             .map(|each| AuxiliaryLabel::new(each, &self.environment, ashift))
             .collect();
-        // a drive that the pool does not name yet is nobody's
+        // a drive that the pool does not name yet is unused
         new.iter().try_for_each(AuxiliaryLabel::write)?;
         let named: Vec<AuxiliaryEntry> = new.iter().map(|each| each.entry.clone()).collect();
         self.run_sync_task(move |active, change| {
@@ -82,7 +82,7 @@ impl ActivePool {
     /// relies upon its being named as long as it does.
     pub fn remove_auxiliary(&self, guid: Guid) -> Result<(), Error> {
         if self.tree.leaf(guid).is_some() {
-            let why = "it is in use: it holds what a drive of the pool is to hold".to_owned();
+            let why = "it is in use: it replaces a drive of the pool".to_owned();
             return Err(Error::Auxiliary { why });
         }
         self.run_sync_task(move |active, change| {
@@ -90,7 +90,7 @@ impl ActivePool {
         })??;
         let device = self.auxiliary.lock().open_devices.remove(&guid);
         self.l2arc.remove_device(guid);
-        // what it was is of no use to anybody; it goes without that, too
+        // its old content is useless, so a failure to clear the label does not matter
         device.map_or(Ok(()), |device| auxiliary::clear_auxiliary(&*device))
     }
 
@@ -117,8 +117,8 @@ impl ActivePool {
         Ok(())
     }
 
-    /// Opens a spare whose label still names it as a leaf of this pool: the power failed, or the drive was
-    /// away, between the detach and the new label.
+    /// Opens a spare whose label still names it as a leaf of this pool: the power failed, or the
+    /// drive was missing, between the detach and the new label.
     pub fn recover_spare(&self, guid: Guid, device: &Arc<dyn Device>) -> bool {
         let is_member = self.tree.leaf(guid).is_some();
         !is_member
@@ -126,14 +126,14 @@ impl ActivePool {
             && self.return_spare(guid, device).is_ok()
     }
 
-    /// Counts the errors of cache drives anew, on drives that are opened anew where they failed.
+    /// Clears the errors of cache drives, and reopens the failed ones.
     pub(super) fn clear_cache_errors(&self, only: Option<Guid>) {
         let drives = self.l2arc.device_stats().into_iter();
         let failed = drives.filter(|drive| only.is_none_or(|guid| drive.guid == guid));
         let failed = failed.filter(|drive| drive.read_errors + drive.write_errors > 0);
         for guid in failed.map(|drive| drive.guid) {
             let device = self.auxiliary.lock().open_devices.get(&guid).cloned();
-            // one that is not there, or is another, goes on failing
+            // a missing one, or another one in its place, keeps failing
             let _ =
                 device.map(|device| device.reopen(&|found| auxiliary::is_labeled_as(found, guid)));
         }

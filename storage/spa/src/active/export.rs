@@ -1,4 +1,4 @@
-//! What the labels say of a pool besides its vdevs: who has it, whether anybody has, its comment.
+//! The pool's state in the labels besides its vdevs: its host, whether it is exported, its comment.
 
 use ondisk::label::PoolState;
 
@@ -6,7 +6,7 @@ use super::ActivePool;
 use crate::Error;
 
 impl ActivePool {
-    /// From its next group on the pool says that this host has it.
+    /// From its next txg on the labels name this host.
     pub fn set_host(&self, host: (u64, String)) {
         let mut config = self.config.lock();
         config.current.state = PoolState::Active;
@@ -36,8 +36,8 @@ impl ActivePool {
         config.is_dirty = true;
     }
 
-    /// Writes all that waits, and says in the labels that nobody has the pool any more, or that it
-    /// was destroyed. Nothing can be changed afterwards, and where drives fail what waits is lost.
+    /// Syncs everything, and marks the pool in the labels as exported or destroyed. Nothing can be
+    /// changed afterwards; if drives fail, dirty data is lost.
     pub fn export(&self, state: PoolState) -> Result<(), Error> {
         let written = self.sync().and_then(|()| {
             let mut config = self.config.lock();

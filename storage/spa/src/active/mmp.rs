@@ -12,7 +12,7 @@
 //! another host had looks for longer than that host would go on without a sign.
 //!
 //! Learnt from: OpenZFS 2.3.2's mmp. Proved by: the engine's
-//! `nobody_takes_a_pool_from_a_host_that_lives`.
+//! `pool_with_heartbeats_is_not_imported`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -454,7 +454,7 @@ impl ActivePool {
     }
 }
 
-/// Refuses children that are missing, or are no devices.
+/// Refuses children that are missing, or are not devices.
 fn check_children(children: &[VdevNode]) -> Result<(), ExpandError> {
     for child in children {
         let NodeKind::Leaf(leaf) = &child.kind else {

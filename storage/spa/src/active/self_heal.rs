@@ -1,9 +1,9 @@
-//! What a drive gave wrong when somebody read it is written anew there.
+//! Repairs wrong data of a drive that a reader found.
 //!
-//! Who reads has the block from the other drives, leaves here what it is and whose part was wrong,
-//! and goes on. Later it is looked whether the last group on the drives still leads to the block:
-//! then, and as long as a pin keeps all that it leads to from being used for something else, the
-//! block is written to those drives that are to blame, in its place.
+//! The reader gets the block from the other drives, records the block and the leaves with wrong
+//! parts here, and continues. Later the sync thread checks whether the last synced txg still refers
+//! to the block. If so, and while a pin protects its space from reuse, it rewrites the block's
+//! parts on those drives in place.
 //!
 //! Proved by: the engine's `tests/it/healing.rs`.
 
@@ -19,8 +19,8 @@ use zio::{BlockRepair, Source};
 
 use crate::{ActivePool, Error, scan};
 
-/// More bytes, and more blocks, do not wait: what is left out is found again by the next who reads
-/// it, or a scrub.
+/// The limits of the queue: a block that is left out is found again by the next reader,
+/// or a scrub.
 const MAX_QUEUED_BYTES: usize = 16 << 20;
 const MAX_QUEUED_BLOCKS: usize = 1024;
 
@@ -57,8 +57,8 @@ impl zio::SelfHealer for RepairQueue {
 }
 
 impl ActivePool {
-    /// Writes anew what drives gave wrong since the last time, where it still is; gives how many
-    /// bytes. What cannot be mended is left to a scrub, which tells of it.
+    /// Rewrites the recorded blocks that still exist; returns the bytes. A block that cannot be
+    /// repaired is left to a scrub, which reports it.
     pub fn repair_blocks(&self) -> Result<u64, Error> {
         if self.txgs.is_stopped() || self.is_suspended() {
             return Ok(0);
@@ -82,7 +82,7 @@ impl ActivePool {
             mending.add_with_data(&block, stored);
             written += mending.write_repairs(&mut Vec::new())?;
         }
-        // what was mended is to last, as what is written with a group does
+        // repaired data must be durable like that of a txg
         self.tree.flush(&mut Vec::new())?;
         drop(pin);
         Ok(written)

@@ -1,4 +1,4 @@
-//! Hot spares in use: when a spare is detached again, and when it stays for good.
+//! Hot spares in use: when a spare is detached again, and when it stays permanently.
 //!
 //! ```text
 //! spare ─ b s        b is back and complete        b     s is available again   (b has `unspare`)
@@ -31,7 +31,7 @@ pub(super) fn request_unspare(root: &mut VdevConfig, leaf: Guid) -> bool {
     is_original
 }
 
-/// The spare that stays for good when the leaf for which it stands in is detached.
+/// The spare that stays permanently when the leaf that it replaces is detached.
 pub(super) fn promoted_spare(parent: &VdevConfig, gone: Guid) -> Option<Guid> {
     match (&parent.kind, &parent.children[..]) {
         (VdevKind::Spare, [first, .., last]) if first.guid == gone && last.is_spare => {

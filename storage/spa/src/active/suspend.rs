@@ -1,9 +1,9 @@
-//! A pool whose drives fail past redundancy stands still: the one who writes the group waits until
-//! the pool is cleared, and then goes on where it was, so that nothing is lost. Everybody else is
-//! told at once; what can be read is still read.
+//! A pool whose drives fail past redundancy is suspended: the thread that syncs the txg waits until
+//! the pool is cleared, and then continues where it was, so that nothing is lost. All other threads
+//! get an error at once; readable data is still read.
 //!
-//! For that, groups must be written by a thread that does nothing else ([`ActivePool::run_as_sync_thread`]): where
-//! there is none, nobody could clear the pool, and the group is given up.
+//! For that, a thread of its own must sync txgs ([`ActivePool::run_as_sync_thread`]): without
+//! one, no thread could clear the pool, and the txg fails.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use units::Guid;
 use super::ActivePool;
 use crate::Error;
 
-/// Who writes groups, and whether that stands still.
+/// The sync thread, and whether it is suspended.
 #[derive(Debug)]
 pub(crate) struct Suspension {
     txgs: Txgs,
@@ -29,11 +29,11 @@ pub(crate) struct Suspension {
 struct State {
     /// The thread that does nothing else than write groups.
     sync_thread: Option<ThreadId>,
-    /// What failed.
+    /// The failure.
     why: Option<String>,
     /// How many times it was cleared.
     clear_count: u64,
-    /// Nobody waits any more.
+    /// No thread waits any more.
     is_closed: bool,
 }
 
@@ -47,7 +47,7 @@ impl Suspension {
         self.state.lock().sync_thread.is_some_and(|server| server != thread::current().id())
     }
 
-    /// Why the pool stands still, if it does.
+    /// The reason of the suspension, if suspended.
     pub(super) fn suspend_error(&self) -> Option<Error> {
         let why = self.state.lock().why.clone()?;
         Some(Error::Suspended { why })
@@ -58,8 +58,9 @@ impl Suspension {
         self.state.lock().clear_count
     }
 
-    /// Waits until what failed is to be tried again; false: never. What was begun before that was last
-    /// told is tried again at once, lest the pool stand still for what is mended.
+    /// Waits until the failed operation is to be tried again; false: never. An operation that began
+    /// before the last clear is tried again at once: otherwise the pool would be suspended for a
+    /// repaired failure.
     pub(super) fn wait_until_cleared(&self, why: &dyn std::fmt::Display, tries: u64) -> bool {
         let mut state = self.state.lock();
         if state.sync_thread.is_none() || state.is_closed {
@@ -86,7 +87,7 @@ impl Suspension {
         self.changed.notify_all();
     }
 
-    /// Nobody waits any more: what is being written is given up.
+    /// Ends all waits: the syncing txg fails.
     pub(super) fn close(&self) {
         self.state.lock().is_closed = true;
         self.changed.notify_all();
@@ -104,8 +105,8 @@ impl zio::SuspendGate for Suspension {
 }
 
 impl ActivePool {
-    /// From now on until `work` is done this thread alone writes the pool's groups, and does
-    /// nothing else: others who want one written wait for it.
+    /// From now on until `work` is done this thread alone syncs the pool's txgs, and does
+    /// nothing else: other threads that need a txg wait for it.
     pub fn run_as_sync_thread<R>(&self, work: impl FnOnce() -> R) -> R {
         self.suspension.state.lock().sync_thread = Some(thread::current().id());
         let result = work();
@@ -124,9 +125,9 @@ impl ActivePool {
         self.suspension.suspend_error().is_some()
     }
 
-    /// Counts the errors of one drive anew, or of all, and has what failed tried again, on drives that
-    /// are opened anew, as they may have been pulled out and put in again. What the pool's last
-    /// changes are to come to is known when the next sync is done. Fails where it cannot go on.
+    /// Clears the errors of one drive, or of all, reopens failed drives, which may have been pulled
+    /// out and put in again, and retries the failed operation. The result for the pool's last
+    /// changes is known when the next sync is done. Fails if the pool cannot resume.
     pub fn clear(&self, only: Option<Guid>) -> Result<(), Error> {
         let leaves = self.tree.leaves().into_iter();
         for leaf in leaves.filter(|leaf| only.is_none_or(|guid| leaf.guid() == guid)) {
@@ -144,18 +145,19 @@ impl ActivePool {
         Ok(())
     }
 
-    /// Opens drives anew that fail and are not where they were, and are somewhere now; gives which.
+    /// Reopens failed drives that are not at their old paths, if they are found; returns them.
     pub fn reopen_failed_devices(&self) -> Vec<Guid> {
         let leaves = self.tree.leaves().into_iter().filter(|leaf| leaf.is_device_gone());
         leaves.filter(|leaf| self.reopen_leaf(leaf)).map(|leaf| leaf.guid()).collect()
     }
 
-    /// Opens a drive anew, if it is there and still this one; whether that is so. Else it goes on failing.
+    /// Reopens a drive, if it is there and still the same; returns whether it is. Else it keeps
+    /// failing.
     fn reopen_leaf(&self, leaf: &vdev::Leaf) -> bool {
         let Some(device) = leaf.device() else { return false };
         let synced = Cell::new(None);
         let is_it = |found: &Arc<dyn Device>| {
-            // one that others wrote to meanwhile has blocks that nobody here knows of
+            // a drive that another host wrote has unknown blocks
             synced.set(
                 self.newest_known_txg(leaf.guid(), found)
                     .filter(|synced| leaf.can_know_txg(*synced)),
@@ -163,14 +165,14 @@ impl ActivePool {
             synced.get().is_some()
         };
         let is_there = device.reopen(&is_it).is_ok();
-        // an old copy of it lacks what was written since
+        // an old copy of it lacks the writes since
         if let Some(synced) = synced.get().filter(|_| is_there) {
             leaf.record_reopen(synced, self.txgs.synced_txg());
         }
         is_there
     }
 
-    /// Gives up what is being written, and all that waits to be: whoever waits goes home.
+    /// Discards the syncing txg and all dirty data: all waiting threads get errors.
     pub fn abort_txgs(&self) {
         self.txgs.stop();
         self.suspension.close();
@@ -189,7 +191,7 @@ mod tests {
     use super::Suspension;
 
     #[test]
-    fn what_was_begun_before_all_was_to_be_tried_again_does_not_have_the_pool_stand_still() {
+    fn failure_from_before_a_clear_does_not_suspend() {
         let standstill = Suspension::new(Txgs::new(Txg::new(1), TxgLimits::default()));
         standstill.state.lock().sync_thread = Some(thread::current().id());
         let tries = standstill.current_clear_count();

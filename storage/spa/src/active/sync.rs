@@ -111,7 +111,10 @@ impl ActivePool {
         for task in early {
             task(self, &change);
         }
+        // Rule: count clones before anything is freed. A block whose old file is deleted in the same txg
+        // would be freed while the clone refers to it.
         self.add_clone_references(txg)?;
+        // Rule: write the datasets before the sync tasks. A snapshot must have all changes of its txg.
         self.write_dirty_datasets(&change, &|set| set.is_dirty(txg))?;
         let tasks = self.tasks.drain_ready(txg);
         may_enable_features |= !tasks.is_empty();

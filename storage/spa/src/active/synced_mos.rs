@@ -1,4 +1,4 @@
-//! Looking at a pool that is being written: as the last group on the drives has it.
+//! Reads a pool that is being written, as of the last synced txg.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use zio::Source;
 use super::ActivePool;
 use crate::{Error, Pool, PoolDirectory, features};
 
-/// The pool's own objects, as the last group on the drives has them. As long as this is there, nothing
-/// that they lead to is used again; it should be there briefly.
+/// The MOS as of the last synced txg. While this exists, none of its blocks is reused; it should be
+/// held briefly.
 pub struct SyncedMos {
     mos: Objset,
     _pin: Pin,
@@ -27,15 +27,15 @@ impl Deref for SyncedMos {
 }
 
 impl ActivePool {
-    /// Its own objects, for who only looks: while a group is written they are as the last one has them.
+    /// Its MOS for readers: during a sync it is that of the last txg.
     pub fn synced_mos(&self) -> SyncedMos {
-        // what is looked up when the pin is there is kept by it
+        // blocks that are looked up after the pin are protected by it
         let pin = self.pin();
         SyncedMos { mos: self.mos.synced(), _pin: pin }
     }
 
-    /// The pool as the last txg has it, for code that reads pools. As long as the pin is there, nothing that
-    /// it leads to is used again.
+    /// The pool as of the last txg, for code that reads pools. While the pin exists, none of its
+    /// blocks is reused.
     pub(super) fn synced_pool(&self) -> Result<(SyncedMos, Pool), Error> {
         let mos = self.synced_mos();
         let directory = PoolDirectory::open(mos.clone())?;
@@ -58,13 +58,13 @@ impl ActivePool {
         Ok((mos, pool))
     }
 
-    /// As long as this is there, nothing is used again that the last group on the drives leads to.
+    /// While this exists, no block of the last synced txg is reused.
     pub fn pin(&self) -> Pin {
         self.space.allocator().pin(self.txgs.synced_txg())
     }
 
-    /// The pool's own object set as the last group on the drives has it, and that group's txg, read
-    /// anew. As long as the pin is there, nothing that it leads to is used anew.
+    /// The MOS as of the last synced txg, and that txg, read again. While the pin exists, none of
+    /// its blocks is reused.
     pub(crate) fn open_pinned_mos(
         &self,
         source: &Arc<dyn Source>,

@@ -12,7 +12,7 @@ use zio::{Sink, WritePolicy, Writer};
 use super::ActivePool;
 use super::policy::StorageSettings;
 
-/// Blocks that were stored, and that no group leads to: their room is given up with a group.
+/// Eagerly written blocks that no txg refers to: they are freed with a txg.
 #[derive(Default)]
 pub(crate) struct OrphanBlocks(Mutex<Vec<Blkptr>>);
 
@@ -21,7 +21,7 @@ impl OrphanBlocks {
         self.0.lock().push(pointer.clone());
     }
 
-    /// Those that a group knows to be allocated.
+    /// Those that a txg knows to be allocated.
     fn drain_up_to(&self, txg: Txg) -> Vec<Blkptr> {
         let mut all = self.0.lock();
         let (now, later) = all.drain(..).partition(|pointer: &Blkptr| pointer.birth() <= txg);
@@ -66,7 +66,7 @@ impl WriteThrough for DatasetWriteThrough {
 }
 
 impl ActivePool {
-    /// Gives up what was stored for this group and is not part of it.
+    /// Frees the blocks that were written for this txg and are not part of it.
     pub(super) fn free_orphan_blocks(&self, txg: Txg) {
         for pointer in self.orphans.drain_up_to(txg) {
             self.writer.free(&pointer, txg);
@@ -84,7 +84,7 @@ mod tests {
     use super::OrphanBlocks;
 
     #[test]
-    fn what_a_later_group_stored_waits_for_it() {
+    fn block_of_a_later_txg_waits_for_it() {
         let born = |txg| {
             let (level, kind) = (Level::new(0), ObjectType::PLAIN_FILE);
             Blkptr::Hole(Hole { birth: Txg::new(txg), level, lsize: 512, kind })

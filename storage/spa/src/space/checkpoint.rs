@@ -7,8 +7,9 @@
 //!                                                              a metaslab; `allocated` is minus their bytes
 //! ```
 //!
-//! A discard reads each map from its end, one block after the other, and frees its ranges. The map is cut
-//! with the same txg, so a discard goes on after an export, here or with OpenZFS. An empty map goes.
+//! A discard reads each map from its end, one block after the other, and frees its ranges. The map
+//! is truncated in the same txg, so a discard continues after an export, here or with OpenZFS. An
+//! empty map is freed.
 //!
 //! Learnt from: `spa_checkpoint.c` and `metaslab_sync` of OpenZFS 2.3.2, and the fixture
 //! `checkpoint-raidz`. Proved by: the engine's `tests/it/checkpoint.rs`, and `zdb`.
@@ -32,11 +33,11 @@ use crate::{Error, Pool};
 pub(crate) const CHECKPOINT_MAP_ENTRY: &[u8] = b"com.delphix:pool_checkpoint_sm";
 /// In use from the creation of a checkpoint to the end of its discard.
 pub(crate) const CHECKPOINT_FEATURE: &str = "com.delphix:zpool_checkpoint";
-/// A txg frees so many ranges of a discarded checkpoint, and finishes the block that has the last of them.
+/// The ranges of a discarded checkpoint freed per txg; the block with the last of them is finished.
 const MAX_DISCARDED_RANGES: usize = 1 << 19;
 
 impl PoolSpace {
-    /// Tells the allocator of the pool's checkpoint, and whether a discard has to go on.
+    /// Sets the allocator's checkpoint, and whether a discard has to continue.
     pub(super) fn load_checkpoint(&self, pool: &Pool, mos: &Objset) -> Result<(), Error> {
         let checkpoint = pool.checkpoint()?;
         if let Some(checkpoint) = &checkpoint {

@@ -1,4 +1,4 @@
-//! Which txgs a drive missed: a space map whose bytes are txgs.
+//! The txgs that a drive missed (DTL): a space map whose offsets are txgs.
 
 use dmu::Objset;
 use ondisk::label::{VdevConfig, VdevKind};
@@ -9,7 +9,7 @@ use vdev::TxgRanges;
 use crate::space::space_map_entries;
 use crate::{Error, Pool};
 
-/// Tells every leaf which txgs it missed. One of which that cannot be read may have missed anything.
+/// Sets every leaf's DTL. A leaf with an unreadable DTL may have missed anything.
 pub(crate) fn load_dtls(pool: &Pool) {
     let Some(root) = &pool.config().tree else { return };
     let leaves = pool.tree().leaves();
@@ -19,11 +19,11 @@ pub(crate) fn load_dtls(pool: &Pool) {
         let ranges = config.dtl.map(|object| read_dtl(pool.mos(), object).unwrap_or_else(anything));
         let ranges = ranges.unwrap_or_default();
         if !ranges.is_empty() {
-            // what it gave before that was known is no fault of its
+            // earlier errors, before that was known, do not count
             leaf.clear_errors();
         }
         if leaf.device().is_none() {
-            // it may have been there until now, whatever else it lacks
+            // it may have taken part until now, whatever else it lacks
             let gone = ranges.iter().find(|(first, last)| (*first..=*last).contains(&pool.txg()));
             let first = gone.map(|(first, _)| first.get());
             leaf.record_label_txg(

@@ -1,10 +1,10 @@
 //! How broken up free space is: a figure from 0 (in long ranges) to 100 (in sectors).
 //!
-//! Each metaslab's map counts its free ranges by the power of two of their size; each size has a
-//! figure, and a metaslab's is the mean over its free bytes. A vdev's is the mean of those of its
-//! metaslabs, by what is free in them; that of a class the mean of its vdevs', by their size.
+//! Each metaslab's map counts its free ranges by the power of two of their size. Each size has a
+//! fragmentation figure; a metaslab's is the mean over its free bytes. A vdev's is the mean of its
+//! metaslabs', weighted by free bytes; that of a class the mean of its vdevs', weighted by size.
 //!
-//! Learnt from: `metaslab.c` of OpenZFS 2.3.2. Proved by: `free_space_is_as_broken_up_as_zdb_says`.
+//! Learnt from: `metaslab.c` of OpenZFS 2.3.2. Proved by: `fragmentation_equals_that_of_zdb`.
 
 use metaslab::Class;
 use units::{MinusOrZero, VdevId};
@@ -13,14 +13,14 @@ use super::load::PoolSpace;
 use super::map::read_header;
 use crate::Error;
 
-/// What free ranges of a size are taken for: of 512 bytes, of 1 KiB, of 2 KiB, and so on.
+/// The fragmentation of free ranges by size: of 512 bytes, of 1 KiB, of 2 KiB, and so on.
 const FRAGMENTATION_TABLE: [u64; 21] =
     [100, 99, 97, 93, 88, 83, 77, 71, 64, 57, 50, 43, 36, 29, 23, 17, 12, 7, 3, 1, 0];
 /// log2 of the least size.
 const MIN_SHIFT: usize = 9;
 
 impl PoolSpace {
-    /// Of a class as a whole; none if that is not known.
+    /// Of a class as a whole; none if unknown.
     pub fn class_fragmentation(&self, class: Class) -> Result<Option<u64>, Error> {
         let (mut sum, mut size) = (0_u128, 0_u128);
         for vdev in self.allocator.vdevs_in_class(class) {
@@ -59,7 +59,7 @@ impl PoolSpace {
     }
 }
 
-/// Of a metaslab with so many free ranges by size.
+/// Of a metaslab with these numbers of free ranges by size.
 fn histogram_fragmentation(counts: &[u64], shift: usize) -> u64 {
     let (mut sum, mut all) = (0_u128, 0_u128);
     for (at, count) in counts.iter().enumerate() {

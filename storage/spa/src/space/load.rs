@@ -21,10 +21,10 @@ use crate::space::map::read_header;
 use crate::space::{VdevSpace, free_space_map, removed, space_map_entries};
 use crate::{Error, Pool};
 
-/// Maps of so many bytes in all are read at once; of more, each when it is needed.
+/// Maps with this many bytes in all are read at once; of more, each on demand.
 const EAGER_LOAD_LIMIT: u64 = 16 << 20;
 
-/// The space of an open pool: its allocator, and the maps that say on disk what it knows.
+/// The space of an open pool: its allocator, and the state of its space maps.
 pub struct PoolSpace {
     pub(crate) allocator: Arc<Allocator>,
     pub(crate) maps: Arc<SpaceMaps>,
@@ -78,7 +78,7 @@ pub(crate) struct MetaslabMap {
     pub(crate) space_map: Option<ObjectId>,
 }
 
-/// What is known of a metaslab's map without reading it, as it was when this was asked for.
+/// The facts of a metaslab's map without reading it, at the time of the call.
 #[derive(Clone, Debug)]
 pub(crate) struct MetaslabInfo {
     pub(crate) ashift: u32,
@@ -90,8 +90,8 @@ pub(crate) struct MetaslabInfo {
 }
 
 impl PoolSpace {
-    /// Reads what is needed to allocate: maps if there are few, else each when it is needed. `mos`
-    /// is the pool's own object set as it is being changed.
+    /// Prepares allocation: reads the maps if there are few, else each on demand. `mos`
+    /// is the pool's own dirty object set.
     pub fn load(pool: &Pool, mos: &Objset) -> Result<Self, Error> {
         let (space, length) = Self::open_writable(pool, mos)?;
         if length <= EAGER_LOAD_LIMIT {
@@ -156,8 +156,8 @@ impl PoolSpace {
         Ok((space, length))
     }
 
-    /// Of a pool that is being made: without vdevs, and with just those of the features
-    /// spacemap_v2, spacemap_histogram and log_spacemap that are named. `mos` is live.
+    /// Of a new pool: without vdevs, and with just the given ones of the features
+    /// spacemap_v2, spacemap_histogram and log_spacemap. `mos` is live.
     pub fn empty(mos: &Objset, features: &[&str]) -> Self {
         let has = |guid: &str| features.contains(&guid);
         let maps = SpaceMaps {
@@ -187,9 +187,9 @@ impl PoolSpace {
         }
     }
 
-    /// Adds a new vdev on which all is free, and nothing is allocated before the allocator is told. Gives the
-    /// object that its description names as its metaslab array. The tables of features must be there by
-    /// the time of the first sync.
+    /// Adds a new, empty vdev; nothing is allocated on it before the allocator has it. Returns the
+    /// object of its metaslab array for the configuration. The feature tables must exist by
+    /// the first sync.
     pub fn add_vdev(
         &self,
         tx: &Tx,
@@ -289,12 +289,12 @@ impl PoolSpace {
     }
 }
 
-/// Whether nothing new goes to a vdev: one that leaves, or a log whose devices are missing.
+/// Whether a vdev is excluded from allocation: one in removal, or a log whose devices are missing.
 pub(crate) fn is_closed_to_allocation(config: &VdevConfig, top: &VdevNode) -> bool {
     config.removing || config.non_allocating || top.is_unavailable()
 }
 
-/// Refuses pools in the midst of something that writing does not know how to go on with.
+/// Refuses pools in the midst of something that writing does not know how to continue with.
 pub(crate) fn check_writable(pool: &Pool) -> Result<(), Error> {
     let why = if let FeatureCheck::ReadOnly(guids) = features::check_features(pool.features()) {
         format!("it uses what is not known here: {}", guids.join(", "))
@@ -387,7 +387,7 @@ fn add_vdev_maps(
     })
 }
 
-/// Tells the allocator what the heads of all maps say; gives the bytes of all maps.
+/// Loads the heads of all maps into the allocator; returns the bytes of all maps.
 fn describe_metaslabs(
     allocator: &Allocator,
     mos: &Objset,
@@ -424,7 +424,7 @@ impl SpaceMaps {
         Txg::new(self.synced_txg.load(Ordering::Acquire))
     }
 
-    /// A metaslab and its map. Nobody reads or writes maps with the lock: who asks how the pool is must
+    /// A metaslab and its map. No thread reads or writes maps under the lock: a status request must
     /// not wait for drives.
     pub(crate) fn metaslab(
         &self,
@@ -454,22 +454,23 @@ impl SpaceMaps {
         }
     }
 
-    /// What is free in a metaslab, as its map on disk and the log say, and the txg that was on disk then.
+    /// The free space of a metaslab, from its map on disk and the log, and the txg that was on disk
+    /// then.
     fn free_ranges(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<(RangeSet, Txg), Error> {
         loop {
-            // what is on disk now has this txg in it, if not more
+            // the state on disk includes this txg, if not later ones
             let as_of = self.synced_txg();
             let own = self.own_map_free_ranges(vdev, metaslab);
             match own.map(|free| self.apply_log(free, (vdev, metaslab), as_of)) {
                 Ok(Some(free)) => return Ok((free, as_of)),
-                // what was being read may have been given up by the groups that came meanwhile
+                // later txgs may have freed the blocks that were being read
                 Err(error) if self.synced_txg() == as_of => return Err(error),
                 _ => {}
             }
         }
     }
 
-    /// What is free in a metaslab by its own map on disk.
+    /// The free space of a metaslab from its own map on disk.
     fn own_map_free_ranges(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<RangeSet, Error> {
         let slab = self.metaslab(vdev, metaslab)?;
         let shift = slab.ashift;
@@ -491,9 +492,9 @@ impl SpaceMaps {
         if sound { Ok(free) } else { Err(Error::SpaceMap { vdev, metaslab }) }
     }
 
-    /// The same with what the log says, of a map that was read when `as_of` was on disk. None if
-    /// another txg is by now: what settled with it is not in the log any more, and may not have been
-    /// in the map that was read, so that blocks would be taken for free space.
+    /// The same with the log, of a map that was read when `as_of` was on disk. None if another txg
+    /// is by now: changes that were flushed with it are no longer in the log, and may not have been
+    /// in the map that was read. Allocated blocks would then count as free space.
     fn apply_log(
         &self,
         mut free: RangeSet,
@@ -504,7 +505,7 @@ impl SpaceMaps {
         if self.synced_txg() != as_of {
             return None;
         }
-        // what is settling may be in the map already: then this changes nothing
+        // changes being flushed may be in the map already: then this changes nothing
         for logged in [&log.flushing, &log.changes].iter().filter_map(|changes| changes.get(&at)) {
             for range in logged.allocated.iter() {
                 free.remove(&range);
@@ -526,7 +527,7 @@ impl SpaceMaps {
     }
 }
 
-/// Whether an entry says nothing that contradicts those before it.
+/// Whether an entry is consistent with those before it.
 fn apply_entry(free: &mut RangeSet, action: Action, range: std::ops::Range<u64>) -> bool {
     match action {
         Action::Allocated => {
@@ -563,7 +564,7 @@ mod tests {
     use crate::space::log::LoggedChanges;
 
     #[test]
-    fn what_settles_while_a_map_is_read_is_not_taken_for_free() {
+    fn flush_during_a_map_read_frees_nothing() {
         let nothing = Arc::new(Reader::new(Arc::new(VdevTree::new(Vec::new()))));
         let source = nothing as Arc<dyn Source>;
         let space =

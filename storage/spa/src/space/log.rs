@@ -1,7 +1,7 @@
-//! The log of changes: what is in no metaslab's own map yet.
+//! The log of changes (log space maps): changes that are in no metaslab's own map yet.
 //!
 //! One space map a txg, listed in a table by txg (in hexadecimal). A metaslab's changes count from
-//! its unflushed txg on; what is older is in its own map. 0 means that it has none in the log.
+//! its unflushed txg on; older ones are in its own map. 0 means that it has none in the log.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,10 +22,10 @@ pub(crate) const LOG_SHIFT: u32 = 9;
 pub(crate) const LOG_ZAP_ENTRY: &str = "com.delphix:log_spacemap_zap";
 /// A vdev's entry for the array of unflushed txgs.
 pub(crate) const UNFLUSHED_TXGS_ENTRY: &[u8] = b"com.delphix:ms_unflushed_phys_txgs";
-/// An array of metaslabs has no more blocks.
+/// The most blocks of an array of metaslabs.
 const MAX_ARRAY_BLOCKS: u64 = 1 << 14;
 
-/// What is logged of one metaslab.
+/// The logged changes of one metaslab.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoggedChanges {
     pub(crate) allocated: RangeSet,
@@ -50,7 +50,7 @@ impl LoggedChanges {
         }
     }
 
-    /// By how much more is allocated than the metaslab's own map says.
+    /// The net allocated bytes beyond the metaslab's own map.
     pub(crate) fn net_allocated(&self) -> i64 {
         let bytes = |ranges: &RangeSet| i64::try_from(ranges.total()).unwrap_or(i64::MAX);
         bytes(&self.allocated) - bytes(&self.freed)
@@ -64,11 +64,12 @@ pub(crate) struct SpaceLog {
     pub(crate) zap: Option<ObjectId>,
     /// The logs, by their txg.
     pub(crate) logs: BTreeMap<Txg, ObjectId>,
-    /// What they say, metaslab by metaslab.
+    /// Their changes, metaslab by metaslab.
     pub(crate) changes: BTreeMap<(VdevId, MetaslabId), LoggedChanges>,
     /// Since when each metaslab that was ever logged has its changes in the log.
     pub(crate) unflushed_since: BTreeMap<(VdevId, MetaslabId), Txg>,
-    /// What moves to the metaslabs' own maps with a txg that is not on disk yet.
+    /// The changes that are being flushed to the metaslabs' own maps with a txg that is not on disk
+    /// yet.
     pub(crate) flushing: BTreeMap<(VdevId, MetaslabId), LoggedChanges>,
 }
 
@@ -171,7 +172,7 @@ mod tests {
     use ondisk::spacemap::Action;
 
     #[test]
-    fn what_came_and_went_is_no_change() {
+    fn allocation_and_free_cancel_out() {
         let mut logged = LoggedChanges::default();
         logged.apply(Action::Allocated, 0..100);
         logged.apply(Action::Freed, 50..150);

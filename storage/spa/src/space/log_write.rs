@@ -1,10 +1,10 @@
 //! Changes written to a log: one space map a txg for all metaslabs, instead of a write to each
 //! metaslab's own map.
 //!
-//! With each txg the metaslabs whose changes have been in the log for longest get them written to
-//! their own maps; so no log lives for long, and reading them all at an import is quick. What was
-//! logged before a metaslab's unflushed txg is in its own map; the log of that txg is there as
-//! long as a metaslab names it, and the logs before the oldest that is named are freed.
+//! Each txg flushes the metaslabs whose changes have been in the log for longest to
+//! their own maps. So no log lives for long, and reading them all at an import is quick. Changes
+//! before a metaslab's unflushed txg are in its own map. The log of that txg lives as
+//! long as a metaslab names it, and the logs before the oldest named one are freed.
 
 use metaslab::MetaslabChange;
 use ondisk::ObjectType;
@@ -22,9 +22,9 @@ use crate::space::write::{
     free_space_map, to_change, total_bytes,
 };
 
-/// A metaslab's changes stay in the log for so many txgs, about.
+/// A metaslab's changes stay in the log for about this many txgs.
 const TARGET_LOG_TXGS: usize = 64;
-/// So many metaslabs without changes are passed over in a txg at most.
+/// The most metaslabs without changes that a txg skips.
 const MAX_SKIPPED: usize = 256;
 /// Ranges that the log may hold in memory before metaslabs leave it earlier.
 const MAX_LOGGED_RANGES: usize = 1 << 20;
@@ -36,14 +36,14 @@ const UNFLUSHED_ARRAY_TYPE: ObjectType = ObjectType(0xc3);
 type MetaslabKey = (VdevId, MetaslabId);
 
 impl PoolSpace {
-    /// Logs what the txg changed since this was last called for it. Gives whether there was
-    /// anything.
+    /// Logs the changes of the txg since the last call for it. Returns whether there was
+    /// any.
     pub(crate) fn log_changes(&self, writing: &MapSyncContext<'_>) -> Result<bool, Error> {
         let txg = writing.tx.txg();
         if !self.allocator.has_changes(txg) {
             return Ok(false);
         }
-        // before anything of this txg is in the log: own maps have what was before it
+        // before anything of this txg is in the log: own maps have the changes before it
         let map = match self.txg_log(txg) {
             Some(map) => map,
             None => self.create_txg_log(writing)?,
@@ -72,8 +72,7 @@ impl PoolSpace {
         self.maps.log.lock().logs.get(&txg).copied()
     }
 
-    /// Makes the txg's log, moves some metaslabs' changes to their own maps, and frees logs that
-    /// nobody needs any more.
+    /// Creates the txg's log, flushes some metaslabs, and frees logs that are no longer needed.
     fn create_txg_log(&self, writing: &MapSyncContext<'_>) -> Result<ObjectId, Error> {
         let MapSyncContext { mos, tx, .. } = writing;
         let table = self.open_log_zap(writing)?;
@@ -115,7 +114,7 @@ impl PoolSpace {
         Ok(table)
     }
 
-    /// The metaslabs that leave the log now: those that have been in it for longest.
+    /// The metaslabs to flush: those that have been in the log for longest.
     fn metaslabs_to_flush(&self) -> Vec<MetaslabKey> {
         let log = self.maps.log.lock();
         let ranges = |logged: &log::LoggedChanges| logged.allocated.len() + logged.freed.len();
@@ -141,7 +140,7 @@ impl PoolSpace {
         chosen
     }
 
-    /// Writes what is logged of a metaslab to its own map. From this txg on it is logged anew.
+    /// Flushes a metaslab's logged changes to its own map. From this txg on it is logged again.
     fn flush_metaslab(&self, writing: &MapSyncContext<'_>, key: MetaslabKey) -> Result<(), Error> {
         let logged = self.maps.log.lock().changes.get(&key).cloned();
         if let Some(logged) = logged {
@@ -153,7 +152,7 @@ impl PoolSpace {
         self.set_unflushed_txg(writing, key)
     }
 
-    /// Notes that what is logged of a metaslab counts from this txg on.
+    /// Marks this txg as the metaslab's unflushed txg.
     fn set_unflushed_txg(
         &self,
         writing: &MapSyncContext<'_>,

@@ -82,7 +82,7 @@ impl SpaceMapWriter {
         self.object.block_size()
     }
 
-    /// Something to append, with entries of two words if the pool has them.
+    /// An append, with entries of two words if the pool has them.
     pub(crate) fn appendix(&self, two_words: bool) -> SpaceMapAppender {
         SpaceMapAppender::new(&self.header, self.object.block_size(), two_words)
     }

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! map     one space map: read, appended to
-//! tops    what is known of each vdev's space without reading its maps
+//! vdevs   the space of each vdev, known without reading its maps
 //! log     the log of changes that are in no metaslab's map yet
-//! logging what a txg changed, to that log
+//! log_write   writes the changes of a txg to that log
 //! load    from all of these to an allocator
-//! write   what a txg changed, to the maps of metaslabs
-//! removed what became obsolete on removed vdevs
-//! checkpoint  which freed ranges the pool's checkpoint keeps
-//! away    which txgs a drive missed
+//! write   writes the changes of a txg to the maps of metaslabs
+//! removed obsolete ranges of removed vdevs
+//! checkpoint  freed ranges that the pool's checkpoint protects
+//! dtl     the txgs that a drive missed
 //! ```
 
 mod checkpoint;

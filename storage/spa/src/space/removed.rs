@@ -3,7 +3,7 @@
 //! the vdev's own table names. By these maps the real system shortens the mappings.
 //!
 //! Learnt from: `zdb -mmm` of the fixtures `removed`, `removed-twice`. Proved by:
-//! `shared_blocks_of_real_pools_stay_as_long_as_they_are_wanted`.
+//! `shared_blocks_live_until_their_last_reference`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -25,13 +25,13 @@ use crate::space::map::SpaceMapWriter;
 use crate::space::write::{HISTOGRAM_FEATURE, LARGE_BLOCK_SIZE, MapSyncContext, free_space_map};
 use crate::{Error, Pool};
 
-/// In the vdev's table: the map of what is obsolete.
+/// In the vdev's table: the map of obsolete ranges.
 const OBSOLETE_MAP_ENTRY: &[u8] = b"com.delphix:indirect_obsolete_sm";
 /// In use once for each such map, among others; pools without it keep none.
 pub(crate) const OBSOLETE_COUNTS: &str = "com.delphix:obsolete_counts";
 
-/// Tells the allocator of the removed vdevs of a pool. Gives the tables of those of which is to be
-/// kept what is obsolete.
+/// Sets the allocator's removed vdevs. Returns the tables of those whose obsolete ranges are to be
+/// recorded.
 pub(crate) fn add_removed_vdevs(allocator: &Allocator, pool: &Pool) -> BTreeMap<VdevId, ObjectId> {
     let keeps = pool.features().iter().any(|feature| feature.guid == OBSOLETE_COUNTS);
     let mut tables = BTreeMap::new();

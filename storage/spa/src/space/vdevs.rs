@@ -1,4 +1,4 @@
-//! What the pool's description and the maps' heads say of each vdev's space.
+//! The space of each vdev, from the pool's configuration and the maps' heads.
 
 use ondisk::label::VdevConfig;
 use ondisk::{Order, Reader};
@@ -7,7 +7,7 @@ use units::{Guid, ObjectId, VdevId};
 use crate::space::map::read_header;
 use crate::{Error, Pool};
 
-/// No pool has more metaslabs in a vdev (2^17 is what OpenZFS stops at).
+/// The most metaslabs of a vdev (2^17 is OpenZFS's limit).
 const MAX_METASLABS: u64 = 1 << 20;
 
 /// A top-level vdev's space.
@@ -15,7 +15,7 @@ const MAX_METASLABS: u64 = 1 << 20;
 pub struct VdevSpace {
     /// Which vdev.
     pub vdev: VdevId,
-    /// Its identity.
+    /// Its guid.
     pub guid: Guid,
     /// Bytes for data.
     pub asize: u64,
@@ -23,7 +23,7 @@ pub struct VdevSpace {
     pub metaslab_shift: u32,
     /// The space map of each metaslab; none where nothing was ever allocated in it.
     pub space_maps: Vec<Option<ObjectId>>,
-    /// Bytes allocated, as the maps' headers say.
+    /// Bytes allocated, from the maps' headers.
     pub allocated: u64,
 }
 
@@ -50,7 +50,7 @@ impl Pool {
         shift: u64,
         array: ObjectId,
     ) -> Result<VdevSpace, Error> {
-        // no vdev has more, whatever its labels say: it would take memory
+        // no vdev has more, whatever its labels have: it would take memory
         let asize = asize.min(MAX_METASLABS.saturating_mul(1 << shift));
         let count = asize >> shift;
         let mut bytes = vec![0; units::to_usize(count * 8)];

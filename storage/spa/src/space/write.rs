@@ -1,8 +1,7 @@
-//! What a txg changed, written to the maps of metaslabs, or to the log of the txg.
+//! Writes the changes of a txg to the maps of metaslabs, or to the log of the txg.
 //!
-//! Where the pool has no log of changes, they go straight to each metaslab's own map. A log that
-//! is there and not wanted is emptied first: all that it says goes to the metaslabs' maps, and it
-//! is no more.
+//! Without log space maps, changes go straight to each metaslab's own map. An unwanted existing log
+//! is emptied first: all its changes go to the metaslabs' maps, and it is freed.
 
 use std::sync::atomic::Ordering;
 
@@ -23,16 +22,16 @@ use crate::space::map::{SpaceMapWriter, read_header};
 const BLOCK_SIZE: u32 = 16 << 10;
 /// and of one that gets much at once.
 pub(crate) const LARGE_BLOCK_SIZE: u32 = 128 << 10;
-/// A map is written anew when it is so many times as long as it need be,
+/// A map is rewritten when it is this many times longer than needed,
 const CONDENSE_RATIO: u64 = 2;
-/// and longer than so many of its blocks.
+/// and longer than this many of its blocks.
 const CONDENSE_MIN_BLOCKS: u64 = 4;
-/// Units that an entry of one word can speak of.
+/// The most units in an entry of one word.
 const ENTRY_SHIFT: u32 = 15;
 /// The pool's directory, in every pool.
 pub(crate) const POOL_DIRECTORY: ObjectId = ObjectId::new(1);
 
-/// What is being written when.
+/// The context of a write.
 pub(crate) struct MapSyncContext<'a> {
     pub(crate) mos: &'a Objset,
     pub(crate) tx: &'a Tx,
@@ -40,8 +39,8 @@ pub(crate) struct MapSyncContext<'a> {
 }
 
 impl PoolSpace {
-    /// Writes what the txg of `tx` changed since this was last called for it. Gives whether there
-    /// was anything: then the MOS has changed, which may take space again.
+    /// Writes the changes of the txg of `tx` since the last call for it. Returns whether there
+    /// was any: then the MOS has changed, which may allocate space again.
     pub fn write_changes(&self, mos: &Objset, tx: &Tx, pass: u16) -> Result<bool, Error> {
         let writing = MapSyncContext { mos, tx, pass };
         let noted = self.write_obsolete(&writing)? | self.write_checkpointed(&writing)?;
@@ -56,7 +55,7 @@ impl PoolSpace {
         Ok(noted || emptied || !changes.is_empty())
     }
 
-    /// Writes a change to its metaslab's own map, which may be written anew at that.
+    /// Writes a change to its metaslab's own map, which may be rewritten for it.
     pub(crate) fn write_metaslab(
         &self,
         writing: &MapSyncContext<'_>,
@@ -72,7 +71,7 @@ impl PoolSpace {
         map.finish(writing.tx)
     }
 
-    /// Writes to the head of a metaslab's own map what is free there, now that it changed.
+    /// Updates the free-space histogram in the head of a metaslab's own map.
     pub(crate) fn write_map_header(
         &self,
         writing: &MapSyncContext<'_>,
@@ -157,8 +156,8 @@ impl PoolSpace {
         map.append(writing.tx, &appendix, growth)
     }
 
-    /// Writes a map anew if it is far longer than it need be: all is allocated, and then what is
-    /// free. This has the change in it.
+    /// Rewrites a map if it is far longer than needed: all is allocated, and then the free ranges
+    /// are freed. This includes the change.
     fn condense(
         &self,
         writing: &MapSyncContext<'_>,
@@ -221,7 +220,7 @@ impl PoolSpace {
     }
 }
 
-/// What is logged of a metaslab, as a change of its map.
+/// The logged changes of a metaslab, as a change of its map.
 pub(crate) fn to_change(
     (vdev, metaslab): (VdevId, MetaslabId),
     logged: &LoggedChanges,
@@ -255,7 +254,7 @@ pub(crate) fn total_bytes(ranges: &[std::ops::Range<u64>]) -> i64 {
     units::narrow::<i64>(total)
 }
 
-/// Bytes of a map that is written anew.
+/// Bytes of a rewritten map.
 fn condensed_size(counts: &[u64; 64], shift: u32) -> u64 {
     let entries = (0_u32..).zip(counts).map(|(bucket, count)| {
         let each = 1_u64 << bucket.minus_or_zero(shift + ENTRY_SHIFT).min(32);
@@ -264,8 +263,8 @@ fn condensed_size(counts: &[u64; 64], shift: u32) -> u64 {
     (4 + entries.sum::<u64>()) * 8
 }
 
-/// Counts by log2 of bytes, as a map's head has them: from the sector on, in 32 buckets, of which
-/// the last counts longer ranges as many.
+/// Counts by log2 of bytes for a map's head: from the sector on, in 32 buckets, of which
+/// the last counts longer ranges several times.
 fn scale_histogram(counts: &[u64; 64], shift: u32) -> [u64; 32] {
     let mut histogram = [0_u64; 32];
     for (bucket, count) in (0_u32..).zip(counts).skip_while(|(bucket, _)| *bucket < shift) {
@@ -278,7 +277,7 @@ fn scale_histogram(counts: &[u64; 64], shift: u32) -> [u64; 32] {
     histogram
 }
 
-/// What is freed in a metaslab that was not read is added to what its head says.
+/// The freed ranges of an unloaded metaslab are added to its head's histogram.
 fn add_freed_ranges(header: &mut SpaceMapHeader, freed: &[std::ops::Range<u64>], shift: u32) {
     let Some(histogram) = &mut header.histogram else { return };
     let mut counts = [0_u64; 64];

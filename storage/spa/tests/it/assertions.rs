@@ -1,4 +1,4 @@
-//! Failed assertions: the pool writes nothing more, and what was synced before is intact.
+//! Failed assertions: the pool writes nothing more, and the last synced txg is intact.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

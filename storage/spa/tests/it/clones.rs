@@ -98,7 +98,7 @@ fn tables_go_with_the_last_clone() {
 }
 
 #[test]
-fn sums_that_others_got_wrong_keep_nobody_from_freeing() {
+fn wrong_sums_do_not_block_frees() {
     let (mos, _) = empty_mos();
     let clones = CloneTables::load(&mos, vdev_ids()).unwrap();
     let tx = Tx::syncing(Txg::new(4));
@@ -122,7 +122,7 @@ fn sums_that_others_got_wrong_keep_nobody_from_freeing() {
 }
 
 #[test]
-fn counts_of_more_ranges_than_a_vdev_can_have_are_refused() {
+fn too_many_range_counts_are_refused() {
     let (mos, _) = empty_mos();
     let clones = CloneTables::load(&mos, vdev_ids()).unwrap();
     let far = ClonedBlock { vdev: VdevId::new(0), offset: 1 << 62, size: 512 };
@@ -132,7 +132,7 @@ fn counts_of_more_ranges_than_a_vdev_can_have_are_refused() {
     clones.sync(&tx, &mut || 7).unwrap();
     let directory = spa::PoolDirectory::open(mos.clone()).unwrap();
     let array = directory.object(&clone_table_name(VdevId::new(0))).unwrap().unwrap();
-    // a block far behind: what is before it are holes, which cost nothing to say
+    // a block far behind: the holes before it cost nothing
     array.write(&tx, 1 << 40, &[1]).unwrap();
     let mut bonus = array.bonus().to_vec();
     let ranges = (1_u64 << 39).to_le_bytes();

@@ -118,9 +118,9 @@ fn find_pool(disks: Vec<MemoryDevice>) -> Option<(Txg, Txg, String)> {
 }
 
 #[test]
-fn what_is_committed_is_found_on_every_drive() {
+fn committed_state_is_on_every_drive() {
     let storm = DiskArray::new(&[DISK_SIZE; 7]);
-    // what was on the drives before is nobody's business any more
+    // the old content of the drives is gone
     for disk in storm.devices() {
         disk.write_at(0, &vec![0xa5; 1 << 20]).unwrap();
     }
@@ -190,7 +190,7 @@ fn a_commit_needs_one_drive_of_each_vdev() {
     for disk in storm.disks() {
         disk.clear_faults();
     }
-    // what was not finished is not believed
+    // an unfinished txg is not used
     assert_eq!(find_pool(storm.journal().cut_power(usize::MAX, 1)).unwrap().0, Txg::new(5));
     commit_txg(&storm, 6, &mut Vec::new()).unwrap();
     assert_eq!(find_pool(storm.journal().cut_power(usize::MAX, 0)).unwrap().0, Txg::new(6));
@@ -211,7 +211,7 @@ fn without_any_drive_there_is_no_commit() {
 }
 
 #[test]
-fn what_somebody_else_failed_to_keep_is_not_committed() {
+fn failed_foreign_flush_prevents_the_commit() {
     let storm = DiskArray::new(&[DISK_SIZE; 7]);
     commit_txg(&storm, 4, &mut Vec::new()).unwrap();
     let config = pool_config(Txg::new(5), "");
@@ -232,14 +232,14 @@ fn what_somebody_else_failed_to_keep_is_not_committed() {
         commit.commit(&uberblock(Txg::new(txg)), None, &mut Vec::new())
     };
     assert_eq!(of(5, logs.clone()), Err(Error::WritesLost));
-    // where only logs lost something, the txg has it itself
+    // if only logs lost writes, the txg itself has their records
     let first = config.tree.as_ref().unwrap().children[0].guid;
     assert_eq!(of(5, vec![first]), Ok(()));
     write(6);
     assert_eq!(of(6, logs), Ok(()));
 }
 
-/// What the drives' own uberblocks say.
+/// The txgs of the drives' own uberblocks.
 fn newest_txgs(storm: &DiskArray) -> Vec<u64> {
     let (pools, _) = scan_devices(&storm.devices());
     let mut devices: Vec<_> = pools[0].devices.iter().collect();
@@ -248,7 +248,7 @@ fn newest_txgs(storm: &DiskArray) -> Vec<u64> {
 }
 
 #[test]
-fn a_drive_that_failed_to_keep_the_last_txg_does_not_claim_to_know_it() {
+fn failed_drive_keeps_its_old_uberblock() {
     let storm = DiskArray::new(&[DISK_SIZE; 7]);
     commit_txg(&storm, 4, &mut Vec::new()).unwrap();
     let tree = build_tree(&pool_config(Txg::new(5), ""), &storm.devices());
@@ -269,14 +269,14 @@ fn a_drive_that_failed_to_keep_the_last_txg_does_not_claim_to_know_it() {
     commit(5);
     let wanted: Vec<u64> = (0..7).map(|drive| 5 - u64::from(lacking.contains(&drive))).collect();
     assert_eq!(newest_txgs(&storm), wanted);
-    // the next says what they lack
+    // the next txg records their DTLs
     commit(6);
     assert_eq!(newest_txgs(&storm), [6; 7]);
 }
 
 /// Slots as OpenZFS wrote them, byte for byte.
 #[test]
-fn slots_of_real_pools_find_back_to_their_bytes() {
+fn uberblock_slots_of_real_pools_reencode() {
     for name in ["mirror-2", "mirror-3", "expanded", "resilver-midway"] {
         let fixture = fixtures::load(name);
         let found = device::probe(&[fixture.dir]);

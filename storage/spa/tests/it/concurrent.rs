@@ -1,4 +1,4 @@
-//! What others do while a group is written.
+//! Operations of other threads during a sync.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use spa::{ActivePool, create_pool};
 
 use crate::create::{TestDir, create_test_pool, environment, new_pool, open_pool};
 
-/// What happens with the next write to a drive, and how many there were.
+/// The hook of the next write to a drive, and the number of writes.
 #[derive(Default)]
 struct WriteHook {
     on_next_write: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -63,7 +63,7 @@ impl Device for HookedDevice {
     }
 }
 
-/// A pool on one drive, that drive, and who watches it.
+/// A pool on one drive, that drive, and its hook.
 fn create_hooked_pool(folder: &TestDir) -> (Arc<ActivePool>, Arc<dyn Device>, Arc<WriteHook>) {
     let drives = folder.create_devices(1, 256 << 20);
     let file = File::open_exclusive(Path::new(&drives[0].path)).unwrap();
@@ -74,7 +74,7 @@ fn create_hooked_pool(folder: &TestDir) -> (Arc<ActivePool>, Arc<dyn Device>, Ar
     (Arc::new(made.pool), device, watch)
 }
 
-/// The comment as the pool itself has it, and its label.
+/// The comment in the pool's own configuration, and in its label.
 fn comments(device: &Arc<dyn Device>) -> [Option<String>; 2] {
     let (found, _) = spa::scan_devices(std::slice::from_ref(device));
     let pool = found[0].open(&spa::PoolOpenOptions::default()).unwrap();
@@ -82,7 +82,7 @@ fn comments(device: &Arc<dyn Device>) -> [Option<String>; 2] {
 }
 
 #[test]
-fn a_configuration_that_is_changed_while_a_group_is_written_comes_with_the_next() {
+fn config_change_during_sync_waits_for_next() {
     let folder = TestDir::new("meanwhile");
     let (active, device, watch) = create_hooked_pool(&folder);
     let late = Arc::clone(&active);
@@ -99,7 +99,7 @@ fn a_configuration_that_is_changed_while_a_group_is_written_comes_with_the_next(
 }
 
 #[test]
-fn nothing_is_committed_once_another_host_may_have_the_pool() {
+fn missed_heartbeats_prevent_commits() {
     let (folder, made) = create_test_pool("given-up", VdevLayout::Mirror, 2, 12);
     let before = made.pool.txgs().synced_txg();
     let given_up = made.pool.run_sync_task(|active, _| active.stop_writes());
@@ -109,7 +109,7 @@ fn nothing_is_committed_once_another_host_may_have_the_pool() {
 }
 
 #[test]
-fn nothing_is_written_to_drives_that_another_host_may_have() {
+fn missed_heartbeats_prevent_writes() {
     let writes = |gives_up: bool| {
         let folder = TestDir::new(&format!("retired-{gives_up}"));
         let (active, _, watch) = create_hooked_pool(&folder);
@@ -124,7 +124,7 @@ fn nothing_is_written_to_drives_that_another_host_may_have() {
         assert_eq!(matches!(done, Err(spa::Error::HeartbeatLost)), gives_up, "{done:?}");
         watch.writes.load(Ordering::SeqCst) - before
     };
-    // what each thread was just writing comes to its end
+    // each thread finishes its running write
     let workers = environment().workers;
     let (given_up, whole) = (writes(true), writes(false));
     assert!(given_up <= workers && whole > 2 * workers, "{given_up} of {whole}");

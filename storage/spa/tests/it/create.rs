@@ -35,7 +35,7 @@ pub(crate) fn environment() -> Environment {
     }
 }
 
-/// A folder with sparse files that goes away in the end, or stays where `POOLHOUSE_KEEP` says.
+/// A folder with sparse files that is removed at the end, or stays where `POOLHOUSE_KEEP` says.
 pub(crate) struct TestDir(PathBuf);
 
 impl TestDir {
@@ -158,7 +158,7 @@ fn pools_are_made_and_found_again() {
 }
 
 #[test]
-fn what_uses_features_that_nobody_knows_is_looked_at_only() {
+fn unknown_features_allow_readonly_only() {
     let (folder, made) = create_test_pool("strange", VdevLayout::Mirror, 2, 12);
     let strange = |uses: u64| {
         move |_: &ActivePool, change: &dsl::write::SyncTaskContext<'_>| {

@@ -1,4 +1,4 @@
-//! Datasets of pools on files: made, changed and destroyed at random, judged by zdb.
+//! Datasets of pools on files: created, changed and destroyed at random, checked by zdb.
 
 use std::path::Path;
 
@@ -88,7 +88,7 @@ impl RandomRun {
             }
         }
         self.pool.sync().unwrap();
-        // what is refused changes nothing
+        // a refused operation changes nothing
         if let Err(error) = self.run_operation() {
             assert!(error.zbookmark().is_none(), "{error}");
         }
@@ -168,7 +168,7 @@ impl RandomRun {
     }
 }
 
-/// What zdb says of a pool; `None` where it is not installed.
+/// The output of zdb for a pool; `None` if it is not installed.
 fn run_zdb(folder: &Path, options: &[&str]) -> Option<String> {
     let mut command = fixtures::zdb_command();
     let output = command.args(options).arg("-e").arg("-p").arg(folder).arg("made").output().ok()?;
@@ -189,8 +189,8 @@ fn create_run(folder: &TestDir, shape: VdevLayout, count: usize) -> RandomRun {
     RandomRun { pool: made.pool, random: Random(1), name_count: 0 }
 }
 
-/// Datasets of a pool are changed at random; zdb counts its blocks, the objects that nothing leads
-/// to, the uses of features, and what livelists say is allocated.
+/// Datasets of a pool are changed at random; zdb counts its blocks, leaked objects, the
+/// uses of features, and the allocated space of livelists.
 fn check_with_zdb(name: &str, shape: VdevLayout, count: usize, seed: u64) {
     let folder = TestDir::new(name);
     let mut run = create_run(&folder, shape, count);
@@ -201,7 +201,7 @@ fn check_with_zdb(name: &str, shape: VdevLayout, count: usize, seed: u64) {
     run.pool.sync().unwrap();
     drop(run);
     let Some(blocks) = run_zdb(folder.path(), &["-bcc"]) else {
-        eprintln!("zdb is not installed: datasets were changed, and not judged");
+        eprintln!("zdb is not installed: datasets were changed, and not checked");
         return;
     };
     assert!(blocks.contains("No leaks (block sum matches space maps exactly)"), "{blocks}");
@@ -218,10 +218,10 @@ fn zdb_finds_nothing_wrong_with_changed_datasets() {
     check_with_zdb("datasets-raidz", VdevLayout::Raidz(1), 4, 78);
 }
 
-/// A snapshot has all that was written before it was asked for, and a log that is given up has only
-/// blocks that groups before that know of.
+/// A snapshot has all writes before its request, and a discarded log has only blocks of earlier
+/// txgs.
 #[test]
-fn what_is_asked_for_is_done_with_no_group_that_was_closed_before() {
+fn sync_task_runs_in_open_or_later_txg() {
     let folder = TestDir::new("datasets-asked");
     let run = create_run(&folder, VdevLayout::Single, 1);
     run.pool.sync().unwrap();
@@ -242,11 +242,11 @@ fn what_is_asked_for_is_done_with_no_group_that_was_closed_before() {
         writer.join().unwrap();
         (asked_in, asker.join().unwrap())
     });
-    assert!(done_in >= asked_in, "asked for in {asked_in}, done in {done_in}");
+    assert!(done_in >= asked_in, "requested in {asked_in}, done in {done_in}");
 }
 
 #[test]
-fn a_clone_has_no_part_of_the_log_of_its_origin() {
+fn clone_has_no_log_of_its_origin() {
     let folder = TestDir::new("datasets-log");
     let run = create_run(&folder, VdevLayout::Single, 1);
     let id = run.tree().find("made").unwrap().id().unwrap();

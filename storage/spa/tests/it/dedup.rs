@@ -103,14 +103,14 @@ proptest! {
     }
 }
 
-/// What a block is, where its first copy lies, and when it was written.
+/// A block's type, the address of its first copy, and its birth.
 fn first_copy(pointer: &Blkptr) -> (DedupKey, u64, Txg) {
     let Blkptr::Regular(block) = pointer else { panic!("{pointer:?}") };
     (DedupKey::from_block(block), block.dvas[0].unwrap().offset, block.birth_physical)
 }
 
 #[test]
-fn what_a_log_holds_goes_into_the_tables() {
+fn dedup_log_entries_move_to_the_tables() {
     let (mos, _) = empty_mos();
     let dedup = DedupTables::load(&mos, true).unwrap();
     for number in [1, 2] {

@@ -1,4 +1,4 @@
-//! What drives missed, as the pool has noted it.
+//! The recorded DTLs of drives.
 
 use std::os::unix::fs::FileExt;
 
@@ -11,7 +11,7 @@ use vdev::TxgRanges;
 use crate::create::{create_mirror, open_pool};
 use crate::scan::import_pool;
 
-/// Where the only note of such a pool is.
+/// The address of the only DTL of such a pool.
 fn dtl_block(pool: &Pool) -> Blkptr {
     let mut notes = pool.config().tree.as_ref().unwrap().leaves().filter_map(|leaf| leaf.dtl);
     let (note, other) = (notes.next().unwrap(), notes.next());
@@ -21,9 +21,9 @@ fn dtl_block(pool: &Pool) -> Blkptr {
 }
 
 #[test]
-fn a_drive_whose_note_is_damaged_may_have_missed_anything() {
+fn drive_with_damaged_dtl_misses_everything() {
     let (folder, drives, active) = create_mirror("note", 9);
-    // so many that they are not kept in the pointer
+    // so many entries that they are not embedded in the pointer
     let many = (0..300_u64).map(|n| (Txg::new(1000 + n * n), Txg::new(1000 + n * n + n)));
     let leaf = active.tree().leaves().remove(0);
     leaf.set_dtl(TxgRanges::new(many));

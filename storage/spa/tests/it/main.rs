@@ -1,4 +1,4 @@
-//! The pool as a whole: what is committed is what is found; what is written stays sound.
+//! The pool as a whole: a committed txg is found again; written pools are sound.
 
 mod assertions;
 mod clones;

@@ -33,7 +33,7 @@ impl Source for Recorder {
     }
 }
 
-/// The same vdevs over other drives, whose order is that of the pool's leaves.
+/// The same vdevs over other drives, in the order of the pool's leaves.
 fn tree_over_devices(pool: &Pool, storm: &DiskArray) -> VdevTree {
     let guids: Vec<Guid> = pool.tree().leaves().iter().map(|leaf| leaf.guid()).collect();
     let find = |guid: Guid| {
@@ -74,7 +74,7 @@ fn rewrite_block(pool: &Pool, to: &VdevTree, block: &Regular) -> usize {
 }
 
 #[test]
-fn blocks_of_real_pools_are_written_as_openzfs_wrote_them() {
+fn rewritten_blocks_equal_those_of_openzfs() {
     for name in ["mirror-2", "mirror-3", "stripe-copies", "draid1", "expanded", "snapshots"] {
         let fixture = fixtures::load(name);
         let devices = device::probe(std::slice::from_ref(&fixture.dir)).devices;

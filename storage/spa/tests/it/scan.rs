@@ -1,4 +1,4 @@
-//! Walks that are short of room go on where they were.
+//! Scans that are short of space resume.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +16,7 @@ pub(crate) fn import_pool(drives: &[DeviceSpec]) -> ActivePool {
 }
 
 #[test]
-fn a_walk_that_is_pressed_for_room_again_and_again_comes_to_its_end() {
+fn scan_that_must_release_pins_still_finishes() {
     let folder = TestDir::new("pressed");
     let drives = folder.create_devices(3, 128 << 20);
     let new = new_pool((VdevLayout::Raidz(1), 12), &drives, open_devices(&drives));

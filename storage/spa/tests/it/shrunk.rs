@@ -9,7 +9,7 @@ use crate::create::{TestDir, environment, new_pool, open_devices};
 use crate::scan::import_pool;
 
 #[test]
-fn a_drive_that_became_too_small_is_not_written() {
+fn shrunk_drive_is_not_written() {
     let folder = TestDir::new("shrunk");
     let drives = folder.create_devices(2, 128 << 20);
     let new = new_pool((VdevLayout::Mirror, 12), &drives, open_devices(&drives));

@@ -49,7 +49,7 @@ fn dirty_mos(written: &TestPool) {
 fn zdb_fragmentation(dir: &std::path::Path, pool: &str) -> Option<(Vec<u64>, u64)> {
     let output = fixtures::zdb_command().args(["-e", "-M", "-p"]).arg(dir).arg(pool).output();
     let Ok(output) = output else {
-        eprintln!("zdb is not installed: it was not asked");
+        eprintln!("zdb is not installed: it was not run");
         return None;
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -63,7 +63,7 @@ fn zdb_fragmentation(dir: &std::path::Path, pool: &str) -> Option<(Vec<u64>, u64
 }
 
 #[test]
-fn free_space_is_as_broken_up_as_zdb_says() {
+fn fragmentation_equals_that_of_zdb() {
     let mut seen = std::collections::BTreeSet::new();
     for name in available_fixtures(&INTACT_POOLS) {
         let fixture = fixtures::load(name);
@@ -75,7 +75,7 @@ fn free_space_is_as_broken_up_as_zdb_says() {
         let vdevs = pool.vdev_space().unwrap();
         let ours: Vec<u64> =
             (vdevs.iter()).filter_map(|top| space.vdev_fragmentation(top.vdev).unwrap()).collect();
-        // zdb leaves out what is in the log of changes only, so that it may round otherwise then
+        // zdb ignores changes that are only in the log, so that it may round otherwise then
         let spare = u64::from(pool.feature_refcount("com.delphix:log_spacemap") > 0);
         let near = |(ours, told): (&u64, &u64)| ours.abs_diff(*told) <= spare;
         assert_eq!(ours.len(), tops.len(), "{name}");
@@ -88,7 +88,7 @@ fn free_space_is_as_broken_up_as_zdb_says() {
 }
 
 #[test]
-fn deduplication_saves_what_openzfs_says() {
+fn dedup_ratio_equals_that_of_openzfs() {
     for name in
         available_fixtures(&INTACT_POOLS).chain(["dedup-legacy", "dedup-fast", "dedup-waiting"])
     {
@@ -102,7 +102,7 @@ fn deduplication_saves_what_openzfs_says() {
 }
 
 #[test]
-fn what_is_allocated_is_what_the_examiner_says() {
+fn allocated_space_equals_the_examiner() {
     for name in available_fixtures(&INTACT_POOLS) {
         let dir = fixtures::load(name).dir;
         let report = check_pool(&dir);
@@ -167,7 +167,7 @@ fn count_histogram_maps(pool: &spa::Pool) -> u64 {
 }
 
 #[test]
-fn a_log_of_changes_is_kept_short_and_emptied() {
+fn space_map_log_stays_short() {
     let mut written = TestPool::from_fixture("mirror-2", "log");
     assert_eq!(count_logs(&written.pool).1, 1);
     let mut blocks: Vec<Dva> = Vec::new();
@@ -204,12 +204,12 @@ fn a_log_of_changes_is_kept_short_and_emptied() {
     dirty_mos(&written);
     written.sync();
     let dir = written.close();
-    assert_eq!(count_logs(&open_pool(&dir)), (1, 1), "and begun anew");
+    assert_eq!(count_logs(&open_pool(&dir)), (1, 1), "and started again");
     assert!(check_pool(&dir).is_clean());
 }
 
 #[test]
-fn a_map_that_grew_too_long_is_written_anew() {
+fn overlong_map_is_rewritten() {
     let mut written = TestPool::from_fixture("mirror-2", "condense");
     written.space.set_logging(false);
     dirty_mos(&written);
@@ -254,8 +254,8 @@ fn map_lengths(written: &TestPool) -> BTreeMap<ObjectId, u64> {
     maps.map(|(map, dnode)| (map, length(&dnode.bonus))).collect()
 }
 
-/// What a block counts for in its dnode by the format: the allocated sectors of each copy, by the
-/// ratio that a block of 128 KiB has on that vdev.
+/// The space of a block in its dnode by the format: the allocated sectors of each copy, by the
+/// ratio of a block of 128 KiB on that vdev.
 fn deflated_size(tree: &vdev::VdevTree, pointer: &Blkptr) -> u64 {
     const DEFLATE_BLOCK_SIZE: u64 = 1 << 17;
     let Blkptr::Regular(block) = pointer else { return 0 };

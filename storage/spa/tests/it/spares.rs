@@ -1,11 +1,11 @@
-//! Spares that a pool lets go.
+//! Removing spares from a pool.
 
 use ondisk::label::PoolState;
 
 use crate::create::create_mirror;
 
 #[test]
-fn what_stands_in_for_a_drive_is_not_let_go_as_a_spare() {
+fn spare_in_use_cannot_be_removed() {
     let (_folder, _, active) = create_mirror("spares", 12);
     // a spare that is in use has the same identity among the vdevs
     let in_use = active.tree().leaves()[1].guid();

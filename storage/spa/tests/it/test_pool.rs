@@ -31,7 +31,7 @@ pub(crate) struct TestPool {
     txg: Txg,
 }
 
-/// Opens the pool whose images lie in a folder, for reading.
+/// Opens the pool whose images are in a folder, for reading.
 pub(crate) fn open_pool(dir: &Path) -> Pool {
     let found = device::probe(&[dir.to_owned()]);
     open_devices(dir, &found.devices)
@@ -46,7 +46,7 @@ fn open_devices(dir: &Path, devices: &[Arc<dyn Device>]) -> Pool {
         .unwrap_or_else(|e| panic!("{}: {e}", dir.display()))
 }
 
-/// What an examination of the pool in a folder finds.
+/// The findings of a check of the pool in a folder.
 pub(crate) fn check_pool(dir: &Path) -> CheckReport {
     let pool = open_pool(dir);
     let check = PoolCheck::new(&pool, Arc::default()).unwrap();
@@ -90,7 +90,7 @@ impl TestPool {
         Self { dir, pool, mos, space, sink, txg }
     }
 
-    /// Lets go of the images, so that others may look at them.
+    /// Closes the images, so that others may open them.
     pub(crate) fn close(self) -> PathBuf {
         self.dir
     }
@@ -126,7 +126,7 @@ impl TestPool {
                 break;
             }
             passes += 1;
-            assert!(passes < MAX_PASSES, "the maps do not come to rest");
+            assert!(passes < MAX_PASSES, "the maps do not converge");
         }
         self.space.mark_synced(txg);
         self.txg = txg;

@@ -47,7 +47,7 @@ impl EdonR {
         Self { pipe: words, bytes: 0 }
     }
 
-    /// The digest of what went before and `data`, as eight little-endian words.
+    /// The digest of all earlier bytes and `data`, as eight little-endian words.
     pub(super) fn hash(&self, data: &[u8]) -> Row {
         let mut state = self.clone();
         let (blocks, rest) = data.as_chunks::<BLOCK>();

@@ -38,9 +38,10 @@ pub fn verify(data: &[u8], verifier: &[u64; 4], method: Checksum, encrypted: boo
     if encrypted { truncate_sum(method, &sum)[..] == kept[..2] } else { sum == kept }
 }
 
-/// Writes magic and sum into `data` (little-endian), so that [`verify`] holds. `None`: no room.
+/// Writes magic and checksum into `data` (little-endian), so that [`verify`] succeeds.
+/// Returns `None` if `data` is too short.
 ///
-/// With `encrypted` the code that stands in the sum's second half stays as it is.
+/// With `encrypted` the MAC in the checksum's second half is left unchanged.
 pub fn seal(data: &mut [u8], verifier: &[u64; 4], method: Checksum, encrypted: bool) -> Option<()> {
     let at = EmbeddedChecksum::magic_offset(data, method)?;
     data.get_mut(at..at + MAGIC_SIZE)?.copy_from_slice(&MAGIC.to_le_bytes());

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! fletcher2, fletcher4       the running sums; data words are read in the writer's byte order
-//! sha256                     the digest as big-endian words, whoever wrote it
+//! sha256                     the digest as big-endian words, on every machine
 //! sha512 (SHA-512/256),      the digest as words in the writer's byte order
 //! skein, edonr, blake3
 //! ```
@@ -78,9 +78,9 @@ pub fn matches(
     Ok(if encrypted { truncate_sum(method, &sum)[..] == expected[..2] } else { sum == *expected })
 }
 
-/// The two words that the pointer of an encrypted block has room for, besides its code.
+/// The two checksum words of an encrypted block's pointer; the other two hold the MAC.
 ///
-/// Methods strong enough for deduplication are cut; the others are folded over.
+/// A checksum strong enough for deduplication is truncated; the others are folded.
 pub fn truncate_sum(method: Checksum, sum: &[u64; 4]) -> [u64; 2] {
     let [a, b, c, d] = *sum;
     match method {

@@ -29,7 +29,8 @@ pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
 }
 
 thread_local! {
-    /// What does not get smaller is only found out at its end: memory for that is not made anew.
+    /// Incompressible data is only detected at the end of the output, so each thread reuses its
+    /// buffer.
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -49,7 +50,7 @@ pub(super) fn compress_all(src: &[u8], dst_limit: usize) -> Option<Vec<u8>> {
         let (body, _) = scratch.split_at_mut(most);
         let n = compress_to_buffer(src, Some(CompressionMode::DEFAULT), false, body).ok()?;
         let found = body.get(..n).filter(|found| !found.is_empty())?;
-        // with room for what fills it up to a sector
+        // room for the padding up to a sector
         let mut out = Vec::with_capacity((HEADER + n).next_multiple_of(SECTOR));
         out.extend_from_slice(&u32::try_from(n).ok()?.to_be_bytes());
         out.extend_from_slice(found);

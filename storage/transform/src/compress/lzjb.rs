@@ -86,7 +86,7 @@ pub(super) fn compress(src: &[u8], dst_limit: usize) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The match at `at` as (how far back, how long), if there is one worth having.
+/// The match at `at` as (distance, length), if one is long enough to save bytes.
 fn find_match(src: &[u8], at: usize, seen: &mut [usize; TABLE]) -> Option<(usize, usize)> {
     let here = src.get(at..src.len().min(at + MAX_MATCH))?;
     let [a, b, c] = *here.first_chunk::<MIN_MATCH>()?;

@@ -1,16 +1,15 @@
-//! A glance at a block: is anything in it there twice?
+//! A quick test whether a block has repeated data.
 //!
-//! lz4 stores what was there before as a reference to it, and nothing else makes a block smaller.
-//! Finding out that a block has nothing of the kind took it as long as a fifth of all that storing
-//! such a block takes. Here one word in 64 bytes is looked at. Of 53,305 blocks of programs, libraries,
-//! texts and images that lz4 makes smaller by an eighth, none was passed over; of those that are packed
-//! already, nine of ten are.
+//! lz4 makes a block smaller only by references to earlier bytes of the same content. For a block
+//! without repetitions lz4 took a fifth of the whole time of storing it. This scan looks at one
+//! word in 64 bytes. Of 53,305 blocks of programs, libraries, texts and images that lz4 shrinks by
+//! an eighth, the scan rejected none; of blocks that are compressed already it rejects nine of ten.
 
 /// Shorter blocks have too few words to go by, and do not take long.
 const MIN_LENGTH: usize = 128 << 10;
-/// One word in so many bytes.
+/// The scan looks at one word in this many bytes.
 const SAMPLE_STEP: usize = 64;
-/// So many of the words are kept in mind, as a power of two.
+/// log2 of the number of words that the table remembers.
 const SLOT_BITS: u32 = 12;
 
 /// False: no two of the words that were looked at are the same.
@@ -18,7 +17,7 @@ pub(super) fn is_likely_compressible(block: &[u8]) -> bool {
     if block.len() < MIN_LENGTH {
         return true;
     }
-    // a word of zeros counts as one that was there before
+    // a word of zeros counts as a repetition
     let mut seen = [0_u32; 1 << SLOT_BITS];
     let (mut chance, mut turn) = (0_u32, false);
     block.chunks_exact(SAMPLE_STEP).any(|chunk| {

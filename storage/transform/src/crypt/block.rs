@@ -38,7 +38,7 @@ impl Layout {
     }
 }
 
-/// What is needed besides the key to decrypt a block.
+/// The facts, besides the key, that decryption of a block needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Params {
     /// Picks the block key.

@@ -1,4 +1,4 @@
-//! Dnode blocks: everything may be read without a key but the bonus buffers with user data.
+//! Dnode blocks: all of it is readable without a key except bonus buffers with user data.
 //!
 //! ```text
 //! offset  size  field          since  meaning
@@ -53,7 +53,7 @@ pub(super) struct RawDnode<'a> {
 }
 
 impl<'a> RawDnode<'a> {
-    /// The dnode that `bytes` begins with; what follows it is left.
+    /// The dnode at the start of `bytes`, and the bytes after it.
     pub(super) fn split_first(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Error> {
         let core: &[u8; CORE] = bytes.first_chunk().ok_or(corrupt("it is cut off"))?;
         let slots = usize::from(core[EXTRA_SLOTS_AT]) + 1;
@@ -102,7 +102,7 @@ impl<'a> RawDnode<'a> {
         core
     }
 
-    /// What codes take in of its pointers, the spill pointer last.
+    /// The authenticated fields of its pointers, the spill pointer last.
     pub(super) fn pointer_auth_data(
         &self,
         version: u64,
@@ -115,7 +115,7 @@ impl<'a> RawDnode<'a> {
     }
 }
 
-/// Which parts of a dnode block are encrypted; what is authenticated is added to `aad`.
+/// The parts of a dnode block that are encrypted; the authenticated parts are appended to `aad`.
 pub(super) fn encrypted_parts(
     block: &[u8],
     version: u64,

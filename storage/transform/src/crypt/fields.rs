@@ -36,7 +36,7 @@ pub(super) fn word(bytes: [u8; 8], order: Order) -> u64 {
     }
 }
 
-/// What codes take in of a block pointer: 32 bytes, or 24 in version 0.
+/// The authenticated fields of a block pointer: 32 bytes, or 24 in version 0.
 pub(super) struct PointerAuthData {
     bytes: [u8; 32],
     len: usize,

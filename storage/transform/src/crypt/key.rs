@@ -17,8 +17,7 @@ const SALT: usize = 8;
 
 /// The keys of a dataset and of all its snapshots and clones.
 ///
-/// Clones of a dataset share these keys. The block key of the salt last used is kept ready, for
-/// neighbouring blocks are mostly written with the same salt.
+/// The block key of the last salt is cached, because consecutive blocks mostly share one salt.
 pub struct DatasetKey {
     suite: Suite,
     guid: u64,
@@ -64,7 +63,7 @@ impl DatasetKey {
         }
     }
 
-    /// The keys of a new dataset; `fill` gives bytes that nobody can guess.
+    /// The keys of a new dataset; `fill` must give bytes of a cryptographic random generator.
     pub fn generate(suite: Suite, fill: &dyn Fn(&mut [u8])) -> Self {
         /// The rules for codes, as all writers follow them today.
         const VERSION: u64 = 1;

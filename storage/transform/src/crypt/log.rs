@@ -1,4 +1,4 @@
-//! Log blocks: what claiming needs can be read without a key, the changes themselves cannot.
+//! Log blocks: the fields that claiming needs are readable without a key, the changes are not.
 //!
 //! ```text
 //! offset  size  field      since  meaning
@@ -12,7 +12,7 @@
 //! Every record begins with its type, its length, its txg and its sequence number, 8 bytes each.
 //! Authenticated are the header up to the seal, those 32 bytes of every record, the block pointer
 //! of a write (at 64 in the record) and the count and block pointers of a clone (from 64 on). The
-//! rest of each record is encrypted. What lies behind the used part comes out as zeros.
+//! rest of each record is encrypted. Bytes behind the used part decrypt to zeros.
 //!
 //! Learnt from: the logs of an encrypted pool that lost power. Proved by: `tests/it`.
 
@@ -31,13 +31,13 @@ const POINTERS_AT: usize = 64;
 const WRITE: u64 = 9;
 const CLONE: u64 = 24;
 
-/// What a log block is made of, as its cipher sees it.
+/// The parts of a log block as its cipher sees them.
 pub(super) struct LogParts {
     pub(super) encrypted: Vec<Range<usize>>,
     pub(super) used: usize,
 }
 
-/// Which parts of a log block are encrypted; what is authenticated is added to `aad`.
+/// The parts of a log block that are encrypted; the authenticated parts are appended to `aad`.
 pub(super) fn encrypted_parts(
     block: &[u8],
     order: Order,

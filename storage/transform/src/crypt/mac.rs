@@ -2,7 +2,7 @@
 //!
 //! * A pointer block of an encrypted dataset: the first half of its own pointer's checksum is a
 //!   checksum, the second a plain SHA-512 (cut to 16 bytes) of the facts of all its pointers, so
-//!   that the tree can be judged without a key.
+//!   that the tree can be verified without a key.
 //! * An object set keeps two codes within itself, HMAC-SHA-512 cut to 32 bytes: the *portable*
 //!   one over the metadnode, which survives sending, and the *local* one over the space
 //!   accounting.
@@ -12,7 +12,7 @@
 //! offset  size  field         since  meaning
 //!      0   512  metadnode     v1
 //!    512   192  log_header    v1     not covered: claiming a log changes it without a key
-//!    704     8  kind          v1     covered as a big-endian number, whoever wrote it
+//!    704     8  kind          v1     covered as a big-endian number, on every machine
 //!    712     8  flags         v1     covered by the local code, little-endian
 //!    720    32  portable_code crypt
 //!    752    32  local_code    crypt
@@ -53,8 +53,8 @@ pub fn pointers_mac(data: &[u8], version: u64, order: Order) -> [u8; MAC] {
     truncate(context.finish().as_ref())
 }
 
-/// Judges a pointer block (decompressed) by the code in its own pointer. Needs no key, so the
-/// version of the rules is not known: either will do.
+/// Verifies a pointer block (decompressed) by the code in its own pointer. The key version is
+/// unknown without the key, so the code of either version is accepted.
 pub fn verify_pointers(data: &[u8], order: Order, code: &[u8; MAC]) -> Result<(), Error> {
     let fits = [CURRENT_VERSION, 0].iter().any(|v| pointers_mac(data, *v, order) == *code);
     fits.then_some(()).ok_or(Error::MacMismatch { structure: "a pointer block" })
@@ -65,7 +65,7 @@ pub fn leaf_mac(key: &DatasetKey, data: &[u8]) -> [u8; MAC] {
     truncate(hmac::sign(key.hmac(), data).as_ref())
 }
 
-/// Judges such a block by the code in its pointer.
+/// Verifies such a block by the code in its pointer.
 pub fn verify_leaf(key: &DatasetKey, data: &[u8], code: &[u8; MAC]) -> Result<(), Error> {
     let fits = leaf_mac(key, data) == *code;
     fits.then_some(()).ok_or(Error::MacMismatch { structure: "an unencrypted block" })
@@ -114,10 +114,9 @@ fn local_mac(
     Ok(Some(truncate(local.sign().as_ref())))
 }
 
-/// Judges an object set (decompressed) by the codes within itself.
+/// Verifies an object set (decompressed) by the codes within it.
 ///
-/// A local code of nothing is let pass whatever stands in its place: the accounting is then made
-/// anew, and OpenZFS too lets it pass.
+/// A local code of zeros is accepted, as in OpenZFS: the space accounting is then computed again.
 pub fn verify_objset(key: &DatasetKey, data: &[u8], order: Order) -> Result<(), Error> {
     let (portable, local) = objset_macs(key, data, order)?;
     if portable != *field(data, PORTABLE_AT)? {

@@ -6,7 +6,7 @@
 //! block key + the block's nonce --AES-CCM or AES-GCM--> plaintext, if its code holds
 //! ```
 //!
-//! A block is compressed before it is encrypted. What is encrypted, and what only authenticated:
+//! A block is compressed before it is encrypted. The encrypted and the only authenticated parts:
 //!
 //! * [`block`]: leaf blocks of user data whole; of dnode and log blocks only the private parts;
 //! * [`mac`]: pointer blocks, object sets and the other leaf blocks are not encrypted but coded.

@@ -81,7 +81,7 @@ impl WrappingKey {
     }
 }
 
-/// A dataset's keys as they lie on disk. None of this is secret.
+/// A dataset's keys as they are stored on disk, wrapped. None of this is secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrappedKey {
     /// `DSL_CRYPTO_SUITE`

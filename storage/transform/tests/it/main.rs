@@ -1,4 +1,4 @@
-//! What this crate does to blocks, judged by blocks of real pools and by random ones.
+//! Compression, encryption and checksums, tested with blocks of real pools and random blocks.
 
 mod golden;
 mod properties;

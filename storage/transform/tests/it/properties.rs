@@ -1,4 +1,4 @@
-//! What must hold for any bytes whatever: nothing panics, and what goes in comes out.
+//! Properties that hold for all bytes: no panic, and each encoding decodes to its input.
 
 use ondisk::Order;
 use proptest::prelude::*;
@@ -34,7 +34,7 @@ fn key(code: u64, version: u64) -> DatasetKey {
 
 proptest! {
     #[test]
-    fn what_is_compressed_comes_back(data in content(), padding in 0..600_usize) {
+    fn compressed_data_decompresses_to_its_input(data in content(), padding in 0..600_usize) {
         for method in METHODS {
             let Some(mut packed) = compress(method, 0, &data, data.len() + 1000) else {
                 prop_assert!(method == Compression::Empty && !is_zero(&data));
@@ -48,7 +48,7 @@ proptest! {
     }
 
     #[test]
-    fn a_limit_is_kept(data in content(), limit in 0..3000_usize) {
+    fn compression_stays_within_its_limit(data in content(), limit in 0..3000_usize) {
         for method in METHODS {
             if let Some(packed) = compress(method, 0, &data, limit) {
                 prop_assert!(packed.len() <= limit);
@@ -57,7 +57,7 @@ proptest! {
     }
 
     #[test]
-    fn every_zstd_level_comes_back(data in content()) {
+    fn every_zstd_level_decompresses(data in content()) {
         for level in [1, 7, 19, -1, -10, -20, -100, -500, -1000] {
             let packed = compress(Compression::Zstd, level, &data, data.len() + 1000).unwrap();
             let mut out = vec![0xee; data.len()];
@@ -69,7 +69,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_a_reader_panic(
+    fn random_bytes_never_panic_a_reader(
         noise in prop::collection::vec(any::<u8>(), 0..600),
         size in 0..3000_usize,
     ) {
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn bent_streams_do_not_make_a_reader_panic(
+    fn damaged_streams_never_panic_a_reader(
         data in content(),
         at in any::<prop::sample::Index>(),
         byte in any::<u8>(),
@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_the_walkers_panic(
+    fn random_bytes_never_panic_a_walker(
         block in prop::collection::vec(any::<u8>(), 0..2600),
         zeroed in any::<bool>(),
     ) {
@@ -126,7 +126,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_encrypted_comes_back(
+    fn encrypted_data_decrypts_to_its_input(
         data in content(),
         salt in any::<[u8; 8]>(),
         iv in any::<[u8; 12]>(),

@@ -8,12 +8,12 @@ use geometry::{Block, Draid, Expandable, Map, Raidz};
 use units::{Ashift, Guid, Txg, VdevId};
 use vdev::{Error, Leaf, LeafError, NodeKind, ReadRequest, VdevNode, VdevTree};
 
-/// Bytes of each drive: the labels in front and some room.
+/// Bytes of each drive: the front labels and some space.
 pub(crate) const DRIVE_SIZE: usize = (4 << 20) + (128 << 10);
 /// When all blocks are written.
 pub(crate) const BIRTH: Txg = Txg::new(10);
 
-/// What an array's blocks are laid out by.
+/// The layout parameters of an array.
 #[derive(Clone, Debug)]
 pub(crate) enum TestArray {
     Raidz(Expandable),
@@ -106,7 +106,7 @@ impl Device for SharedDrive {
     }
 }
 
-/// A leaf whose identity is `index + 1`.
+/// A leaf with the guid `index + 1`.
 pub(crate) fn leaf_node(index: usize, bytes: Option<SharedBytes>, synced: Txg) -> VdevNode {
     let name = format!("d{index}");
     let device = bytes.map(|bytes| Arc::new(SharedDrive { name, bytes }) as Arc<dyn Device>);

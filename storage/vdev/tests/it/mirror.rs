@@ -20,7 +20,7 @@ fn mirror_tree(sides: Vec<VdevNode>) -> VdevTree {
 }
 
 #[test]
-fn one_good_side_is_enough_and_the_others_are_named() {
+fn one_good_child_is_enough_others_are_named() {
     let data = noise(BLOCK.size, 5);
     let always = Txg::new(u64::MAX);
     for good in 0..3 {
@@ -49,7 +49,7 @@ fn one_good_side_is_enough_and_the_others_are_named() {
 }
 
 #[test]
-fn a_side_that_slept_is_never_believed_without_a_checksum() {
+fn outdated_child_is_unused_without_checksum() {
     let (now, then) = (noise(BLOCK.size, 8), noise(BLOCK.size, 9));
     let slept = Txg::new(BIRTH.get() - 1);
     let any = |_: &[u8]| true;
@@ -76,7 +76,7 @@ fn a_side_that_slept_is_never_believed_without_a_checksum() {
 }
 
 #[test]
-fn a_side_that_slept_is_asked_when_the_checksum_can_tell() {
+fn outdated_child_is_used_with_checksum() {
     let data = noise(BLOCK.size, 10);
     let slept = Txg::new(BIRTH.get() - 1);
     let tree = mirror_tree(vec![
@@ -86,9 +86,9 @@ fn a_side_that_slept_is_asked_when_the_checksum_can_tell() {
     assert_eq!(read_block(&tree, 0, BLOCK, &data, &mut Vec::new()).unwrap(), data);
 }
 
-/// The one that is missing may have it.
+/// The missing one may have it.
 #[test]
-fn a_side_that_slept_cannot_speak_for_one_that_is_missing() {
+fn outdated_child_does_not_replace_a_missing_one() {
     let (data, other) = (noise(BLOCK.size, 14), noise(BLOCK.size, 15));
     let slept = Txg::new(BIRTH.get() - 1);
     let error = |second| {
@@ -103,7 +103,7 @@ fn a_side_that_slept_cannot_speak_for_one_that_is_missing() {
 }
 
 #[test]
-fn a_drive_that_ends_too_early_is_an_error() {
+fn truncated_drive_is_an_error() {
     let data = noise(BLOCK.size, 11);
     let cut = SharedBytes::new(drive_with_block(&data)[..(4 << 20) + 9000].to_vec());
     let tree = mirror_tree(vec![leaf_node(0, Some(cut), Txg::new(u64::MAX))]);
@@ -113,7 +113,7 @@ fn a_drive_that_ends_too_early_is_an_error() {
     assert_eq!(faults[0].error, DeviceError::ReadFailed);
 }
 
-/// A label may say so; a label is not to be trusted.
+/// A label may have such a size; labels are untrusted.
 #[test]
 fn a_mirror_without_sides_has_nothing() {
     let any = |_: &[u8]| true;
@@ -128,7 +128,7 @@ fn a_mirror_without_sides_has_nothing() {
 }
 
 #[test]
-fn what_may_never_have_been_written_is_nobodys_fault() {
+fn unwritten_block_is_not_a_fault() {
     let (data, other) = (noise(BLOCK.size, 12), noise(BLOCK.size, 13));
     let leaf = leaf_node(0, Some(drive_with_block(&other)), Txg::new(u64::MAX));
     let tree = mirror_tree(vec![leaf]);

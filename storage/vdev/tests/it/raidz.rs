@@ -67,7 +67,7 @@ fn any_drives_up_to_parity_may_be_missing() {
 }
 
 #[test]
-fn any_drives_up_to_parity_may_lie_and_are_named() {
+fn wrong_drives_up_to_parity_are_named() {
     let lies = SharedBytes::new(vec![0xdb; DRIVE_SIZE]);
     for (shape, parity) in arrays() {
         let block = *test_blocks(&shape).last().unwrap();
@@ -81,7 +81,7 @@ fn any_drives_up_to_parity_may_lie_and_are_named() {
             let tree = array_tree(&shape, drives.iter().enumerate().map(lie).collect());
             let mut faults = Vec::new();
             assert_eq!(read_block(&tree, 0, block, &data, &mut faults).unwrap(), data, "{liars:?}");
-            // an examination finds also those of which only parity was hit
+            // an examination also finds drives with wrong parity only
             let used = |child: &usize| {
                 map.rows().any(|row| row.columns().iter().any(|c| c.child == *child && c.size > 0))
             };
@@ -100,7 +100,7 @@ fn any_drives_up_to_parity_may_lie_and_are_named() {
 }
 
 #[test]
-fn one_more_than_parity_is_an_error_and_never_data() {
+fn loss_beyond_parity_is_an_error() {
     let lies = SharedBytes::new(vec![0xdb; DRIVE_SIZE]);
     for (shape, parity) in arrays() {
         let block = *test_blocks(&shape).last().unwrap();
@@ -128,7 +128,7 @@ fn one_more_than_parity_is_an_error_and_never_data() {
     }
 }
 
-/// What drives have not that are behind the others is nowhere, unless a drive is missing besides.
+/// Data newer than the outdated drives is lost only if another drive is missing too.
 #[test]
 fn drives_that_slept_are_not_missing() {
     let shape = TestArray::raidz(3, 1);
@@ -154,7 +154,7 @@ fn drives_that_slept_are_not_missing() {
 }
 
 #[test]
-fn without_a_checksum_what_is_read_is_taken_and_what_is_lost_is_rebuilt() {
+fn unchecksummed_block_is_read_or_rebuilt() {
     let shape = TestArray::raidz(4, 1);
     let block = Block { offset: 0, size: 4096 };
     let data = noise(block.size, 3);

@@ -1,4 +1,4 @@
-//! Blocks whose vdev was removed, in pieces on mirrors that each lie somewhere.
+//! Blocks whose vdev was removed, in segments on mirrors.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::array::{DRIVE_SIZE, SharedBytes, leaf_node, noise, read_block, read_r
 const LABEL_START_SIZE: usize = 4 << 20;
 
 #[test]
-fn pieces_are_put_together_from_whichever_sides_are_right() {
+fn segments_are_read_from_the_right_children() {
     let data = noise(8192, 20);
     // the first half is right on drive 0 only, the second on drive 1 only
     let (mut first, mut second) = (vec![0; DRIVE_SIZE], vec![0; DRIVE_SIZE]);
@@ -54,7 +54,7 @@ fn pieces_are_put_together_from_whichever_sides_are_right() {
 }
 
 #[test]
-fn every_side_is_examined_of_what_was_moved() {
+fn moved_blocks_are_examined_on_all_children() {
     let data = noise(8192, 20);
     let always = Txg::new(u64::MAX);
     // moved as a whole, and in two pieces

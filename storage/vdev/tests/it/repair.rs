@@ -1,4 +1,4 @@
-//! Drives that came back empty get what they should hold, and nothing else is written.
+//! Empty drives get their part of each block, and nothing else is written.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn is_missing(leaf: &Leaf, birth: Txg) -> bool {
     leaf.dtl().contains(birth)
 }
 
-/// Reads each block with the drives that are left, and has it mended.
+/// Reads each block with the remaining drives, and repairs it.
 fn repair_all(tree: &VdevTree, blocks: &[Block], contents: &[Vec<u8>]) -> u64 {
     let mut read_back = Vec::new();
     for (block, data) in blocks.iter().zip(contents) {
@@ -68,7 +68,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 5))]
 
     #[test]
-    fn blank_drives_of_arrays_get_all_that_they_missed(
+    fn blank_drives_of_arrays_are_repaired(
         (shape, parity) in arrays(),
         sizes in block_sizes(),
         first in any::<prop::sample::Index>(),
@@ -102,7 +102,7 @@ proptest! {
 }
 
 #[test]
-fn a_side_that_is_to_get_nothing_is_not_written() {
+fn unselected_child_is_not_written() {
     let drives = blank_drives(3);
     let sides = |away: bool| {
         let each = |(index, drive)| leaf_node(index, drive, away && index == 1);
@@ -126,7 +126,7 @@ fn a_side_that_is_to_get_nothing_is_not_written() {
 }
 
 #[test]
-fn a_leaf_that_misses_more_meanwhile_is_not_taken_for_whole() {
+fn leaf_that_misses_more_meanwhile_stays_incomplete() {
     let leaf = Leaf::new(Guid::new(1), String::new(), None, Txg::ZERO);
     let txg = Txg::new;
     let missed = TxgRanges::new([(txg(3), txg(9))]);
@@ -142,10 +142,9 @@ fn a_leaf_that_misses_more_meanwhile_is_not_taken_for_whole() {
     assert!(leaf.dtl().contains(txg(12)) && leaf.miss_count() > lapses);
 }
 
-/// Where a distributed spare stands in for a drive, what it holds lies on other drives: a wrong part is
-/// theirs, and is written anew there.
+/// A distributed spare's data is on other drives: a wrong part is theirs, and is rewritten there.
 #[test]
-fn what_a_distributed_spare_has_wrong_is_mended_on_the_drive_that_lends_its_space() {
+fn distributed_spare_is_repaired_on_its_drive() {
     let shape = TestArray::draid(7, 2, 1, 1);
     let TestArray::Draid(draid) = &shape else { unreachable!() };
     let block = Block { offset: 0, size: 96 << 10 };

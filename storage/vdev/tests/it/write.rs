@@ -1,4 +1,4 @@
-//! What is written is read back, whatever drives fail then, or failed already.
+//! Written data is read back, whatever drives fail then, or failed already.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::array::{
 
 const TOP: VdevId = VdevId::new(0);
 
-/// A drive that counts requests and fails when told to.
+/// A drive that counts requests and fails on command.
 #[derive(Debug)]
 struct FaultyDrive {
     memory: MemoryDevice,
@@ -181,7 +181,7 @@ fn read_together(tree: &VdevTree, blocks: &[Block], contents: &[Vec<u8>]) -> Vec
 }
 
 #[test]
-fn a_run_of_blocks_takes_a_request_of_each_drive_and_leaves_what_is_wrong() {
+fn run_of_blocks_needs_one_request_per_drive() {
     let shape = TestArray::raidz(6, 2);
     let drives = blank_drives(6);
     let tree = array_tree(&shape, &drives, &[]);
@@ -190,14 +190,14 @@ fn a_run_of_blocks_takes_a_request_of_each_drive_and_leaves_what_is_wrong() {
     tree.write_many(&block_writes(&blocks, &contents), &mut Vec::new());
     assert_eq!(read_together(&tree, &blocks, &contents), [true; 8]);
     let asked: usize = drives.iter().map(|drive| drive.read_requests.load(Ordering::Relaxed)).sum();
-    assert_eq!(asked, 4, "nobody asks for parity");
+    assert_eq!(asked, 4, "parity is not read");
     // a drive that lies where the third block is
     let third = shape.column_map(blocks[2]);
     let column = third.rows().next().unwrap().data()[1];
     drives[column.child].memory.write_at(column.device_offset(), &[0x77; 512]).unwrap();
     let right: Vec<bool> = (0..8).map(|index| index != 2).collect();
     assert_eq!(read_together(&tree, &blocks, &contents), right);
-    // known to lie, it is asked block by block
+    // a drive known to be wrong is read block by block
     read_block(&tree, 0, blocks[2], &contents[2], &mut Vec::new()).unwrap();
     assert_eq!(read_together(&tree, &blocks, &contents), [false; 8]);
     let poor = array_tree(&shape, &drives, &[column.child]);
@@ -208,7 +208,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 5 / 8))]
 
     #[test]
-    fn what_is_written_is_read_back_with_any_drives_missing(
+    fn writes_are_read_back_with_missing_drives(
         (shape, parity) in arrays(),
         sizes in block_sizes(),
         together in any::<bool>(),
@@ -248,7 +248,7 @@ proptest! {
     }
 
     #[test]
-    fn drives_that_failed_while_it_was_written_are_not_needed(
+    fn drives_that_failed_the_write_are_not_needed(
         (shape, parity) in arrays(),
         sizes in block_sizes(),
         first in any::<prop::sample::Index>(),
@@ -280,7 +280,7 @@ proptest! {
 }
 
 #[test]
-fn the_drives_hold_what_the_map_says_and_nothing_else() {
+fn drives_hold_exactly_the_mapped_columns() {
     let shapes = [
         TestArray::raidz(5, 1),
         TestArray::raidz(5, 2),
@@ -315,7 +315,7 @@ fn the_drives_hold_what_the_map_says_and_nothing_else() {
 }
 
 #[test]
-fn one_failed_drive_more_than_parity_is_an_error_for_the_blocks_it_hits() {
+fn write_beyond_parity_fails_for_its_blocks() {
     let shape = TestArray::raidz(6, 2);
     let drives = blank_drives(6);
     let tree = array_tree(&shape, &drives, &[]);
@@ -338,7 +338,7 @@ fn one_failed_drive_more_than_parity_is_an_error_for_the_blocks_it_hits() {
 }
 
 #[test]
-fn neighbours_go_out_in_one_request_for_each_drive() {
+fn adjacent_blocks_share_one_request_per_drive() {
     for shape in [TestArray::raidz(5, 1), TestArray::raidz(6, 2), TestArray::draid(7, 3, 2, 1)] {
         let drives = blank_drives(shape.child_count());
         let tree = array_tree(&shape, &drives, &[]);
@@ -366,7 +366,7 @@ fn single_vdev_tree(kind: impl Fn(Vec<VdevNode>) -> NodeKind, children: Vec<Vdev
 }
 
 #[test]
-fn a_mirror_lives_on_one_side_and_the_last_sector_is_whole() {
+fn mirror_works_with_one_child() {
     let drives = blank_drives(3);
     let children = (0..3).map(|index| leaf_node(index, Some(&drives[index]))).collect();
     let tree = single_vdev_tree(NodeKind::Mirror, children);
@@ -396,7 +396,7 @@ fn a_mirror_lives_on_one_side_and_the_last_sector_is_whole() {
 }
 
 #[test]
-fn who_replaces_and_who_stands_in_get_everything_too() {
+fn replacements_and_spares_get_all_writes() {
     let drives = blank_drives(5);
     let pair = |kind: fn(Vec<VdevNode>) -> NodeKind, children| VdevNode {
         guid: Guid::new(50),
@@ -415,7 +415,7 @@ fn who_replaces_and_who_stands_in_get_everything_too() {
     let mut faults = Vec::new();
     tree.write(TOP, 0, &data, BIRTH, &mut faults).unwrap();
     assert_eq!(faults.iter().map(|fault| fault.leaf.get()).collect::<Vec<_>>(), [8]);
-    // what came in their place is enough, with one drive lost on top of it
+    // the replacements are enough, with one drive lost on top of it
     let after = tree_with_children(&shape, vec![each(1), each(2), leaf_node(3, None), each(4)]);
     let block = Block { offset: 0, size: data.len() };
     assert_eq!(read_block(&after, 0, block, &data, &mut Vec::new()).unwrap(), data);
@@ -448,7 +448,7 @@ fn distributed_spares_get_what_their_drives_would() {
         let block = Block { offset, size: data.len() };
         tree.write(TOP, offset, &data, BIRTH, &mut Vec::new()).unwrap();
         blocks.push(block);
-        // the space of each drive is small here: only the first row of groups has room
+        // the space of each drive is small here: only the first row of groups fits
         offset += tree.asize(TOP, data.len() as u64, BIRTH).unwrap() * 13;
     }
     for lost in [None, Some(0), Some(1), Some(3), Some(6)] {
@@ -460,7 +460,7 @@ fn distributed_spares_get_what_their_drives_would() {
 }
 
 #[test]
-fn a_flush_that_fails_is_a_txg_that_was_missed() {
+fn failed_flush_adds_the_txg_to_the_dtl() {
     let drives = blank_drives(5);
     let shape = TestArray::raidz(5, 1);
     let tree = array_tree(&shape, &drives, &[]);
@@ -485,7 +485,7 @@ fn a_flush_that_fails_is_a_txg_that_was_missed() {
     tree.write(TOP, 0, &data, last, &mut Vec::new()).unwrap();
     let lost = Err(Error::Unavailable { missing: 2, redundancy: 1 });
     assert_eq!(tree.flush(&mut faults), lost);
-    // the next one has nothing to do, and what was lost stays so
+    // the next one has nothing to do, and lost writes stay lost
     assert_eq!(tree.flush(&mut faults), Ok(()));
     assert_eq!(tree.check_txgs_durable(last..=later, &all), lost);
     assert_eq!(tree.check_txgs_durable(last..=last, &|top| top.guid != Guid::new(1000)), Ok(()));
@@ -498,7 +498,7 @@ fn a_flush_that_fails_is_a_txg_that_was_missed() {
 }
 
 #[test]
-fn who_never_took_a_block_is_no_help_where_another_fails_to_keep_it() {
+fn leaf_without_the_block_covers_no_flush() {
     let drives = blank_drives(2);
     let children = (0..2).map(|index| leaf_node(index, Some(&drives[index]))).collect();
     let tree = single_vdev_tree(NodeKind::Mirror, children);
@@ -533,7 +533,7 @@ fn labels_are_never_overwritten_by_blocks() {
 }
 
 #[test]
-fn a_leaf_that_comes_back_has_missed_what_its_labels_do_not_know() {
+fn returned_leaf_has_missed_txgs_after_its_labels() {
     let leaf = Leaf::new(Guid::new(1), String::new(), None, Txg::new(30));
     leaf.rejoin(Txg::new(40));
     assert_eq!(leaf.dtl().iter().collect::<Vec<_>>(), [(Txg::new(31), Txg::new(40))]);

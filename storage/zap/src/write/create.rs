@@ -11,7 +11,7 @@ use units::{BlockId, ObjectId};
 use crate::write::fat;
 use crate::{Result, Zap};
 
-/// What a new table is to be.
+/// The options of a new table.
 #[derive(Clone, Debug)]
 pub struct NewZap {
     /// How names are made equal.
@@ -68,7 +68,7 @@ impl NewZap {
     }
 }
 
-/// What the block of a micro table begins with and grows by.
+/// The first size of a micro table's block, and its growth step.
 pub(crate) const SECTOR: u32 = 512;
 
 impl Zap {
@@ -90,8 +90,8 @@ impl Zap {
         Self::init_zap(objset, tx, id, new)
     }
 
-    /// A new table in an object that is there and has no content. Whoever makes it one says of the
-    /// object that it is a table.
+    /// Creates a table in an existing object without content. The caller sets the object's type to
+    /// a table's.
     pub fn create_in(object: &Object, tx: &Tx, new: &NewZap) -> Result<Self> {
         Self::init_zap(object.objset(), tx, object.id(), new)
     }

@@ -13,10 +13,10 @@ use crate::fat_table::{corrupt_error, read_block};
 use crate::write::StoreMode;
 use crate::{Error, Result, ZapValue};
 
-/// The byte order of what is written afresh.
+/// The byte order of newly written blocks.
 pub(super) const ORDER: Order = Order::Little;
-/// With fewer free chunks than this in a leaf whose pointer is the only one to it, the pointer
-/// table grows: a split of the leaf would need it to.
+/// If a leaf has fewer free chunks than this and only one pointer, the pointer table grows: a split
+/// of the leaf would need that.
 const GROW_FREE_CHUNKS: u16 = 20;
 
 /// A fat table that is being changed, with its header as it is to be.
@@ -64,8 +64,8 @@ impl<'a> FatWriter<'a> {
         Ok(Self { object, tx, header, order, is_header_dirty: false })
     }
 
-    /// Puts an entry into its leaf, which is split until there is room. Without a `collision` it
-    /// gets one that its hash does not have yet.
+    /// Inserts an entry into its leaf, which is split until the entry fits. Without a `collision`
+    /// it gets a free collision number.
     pub(super) fn store(
         &mut self,
         key: &Key<'_>,
@@ -129,7 +129,7 @@ impl<'a> FatWriter<'a> {
         }
     }
 
-    /// Takes an entry out; gives whether it was there. Where this fails it is there still.
+    /// Removes an entry; returns whether it existed. After an error the entry still exists.
     pub(super) fn remove(&mut self, key: &Key<'_>) -> Result<bool> {
         let (number, block) = self.find_leaf(key.hash)?;
         let found = self.find_entry(number, &block, key)?;
@@ -150,8 +150,8 @@ impl<'a> FatWriter<'a> {
         Ok(true)
     }
 
-    /// Sees to it that the header can be saved, and that what is changed now can be changed back in
-    /// this group without reading anything.
+    /// Prepares the header for saving. Changes of this txg can then be undone without reading any
+    /// block.
     fn dirty_header(&self) -> Result<()> {
         Ok(self.object.change_block(self.tx, BlockId::new(0), &mut |_| {})?)
     }

@@ -83,7 +83,7 @@ impl Zap {
         Self::open(source.objset().object(object.id())?)
     }
 
-    /// Whether its blocks have the byte order of those that are written here.
+    /// Whether its blocks have our byte order.
     pub fn is_little_endian(&self) -> Result<bool> {
         Ok(self.current()?.block().order() == fat::ORDER)
     }
@@ -137,11 +137,11 @@ impl Zap {
 
 /// Bytes of an entry of a micro table.
 const ENTRY: u32 = 64;
-/// A micro table has so many entries at most: its header takes the place of one.
+/// The most entries of a micro table: its header takes the place of one.
 const MOST_ENTRIES: u64 = (MAX_MICRO_BLOCK / ENTRY) as u64 - 1;
 
-/// Sorts entries by hash and numbers those of one hash. `None`: more have one hash than the table can
-/// take. An error: a name comes twice.
+/// Sorts entries by hash and numbers those of one hash. `None`: more entries share one hash than
+/// the table can hold. An error: a name occurs twice.
 fn collisions(hashed: &mut [(u64, &[u8], u64)]) -> std::result::Result<Option<Vec<u32>>, ()> {
     hashed.sort_unstable();
     let mut all: Vec<u32> = Vec::with_capacity(hashed.len());

@@ -20,11 +20,11 @@ use crate::{Error, Result, Zap, ZapCursor, ZapValue};
 pub(super) const MAX_MICRO_BLOCK: u32 = 128 << 10;
 /// Bytes of a block of the fat table that a micro one becomes.
 const FAT_BLOCK_SIZE: u32 = 16 << 10;
-/// So many entries of one hash fit into one of its leaves, whatever their names.
+/// This many entries of one hash fit into one leaf, whatever their names are.
 pub(super) const MAX_SAME_HASH: usize = 127;
 
-/// What a change of a micro table sets out from. Nothing of the block is held any more, so that
-/// it can be changed where it is.
+/// The state that a change of a micro table starts from. It keeps no reference to the block, so
+/// that the block can be changed in place.
 struct MicroState {
     index: Vec<IndexEntry>,
     capacity: usize,
@@ -33,7 +33,7 @@ struct MicroState {
 }
 
 impl Zap {
-    /// Puts an entry into a micro table; gives whether it has room for it.
+    /// Inserts an entry into a micro table; returns whether it fits.
     pub(super) fn store_micro(
         &self,
         tx: &Tx,
@@ -109,7 +109,7 @@ impl Zap {
         fat.write_header()
     }
 
-    /// Lets go of the table's block.
+    /// Drops the reference to the table's block.
     fn release_micro(&self, now: Arc<ZapKind>) -> MicroState {
         *self.0.cached.lock() = None;
         let seats_of = |table: &MicroTable| {
@@ -138,7 +138,7 @@ impl Zap {
         Ok(())
     }
 
-    /// Makes room for more entries; gives whether there can be any.
+    /// Grows the block for more entries; returns whether it can grow.
     fn grow_micro(&self, tx: &Tx, base: &mut MicroState) -> Result<bool> {
         let size = base.block_size + SECTOR;
         if size > MAX_MICRO_BLOCK {

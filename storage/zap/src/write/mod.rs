@@ -1,8 +1,9 @@
 //! Changing a table: names put in, given other values, taken out.
 //!
-//! A table begins as a micro one, whose block grows by a sector as its places are used up. It
-//! becomes a fat one when an entry comes that a micro one cannot have: a value that is not one
-//! number, a name of more than 49 bytes, or one more than fit into 128 KiB. It never goes back.
+//! A table begins as a micro one, whose block grows by a sector when its slots are used up. It
+//! becomes a fat one at the first entry that a micro one cannot hold: a value that is not one
+//! number, a name of more than 49 bytes, or an entry beyond 128 KiB. It never becomes a micro one
+//! again.
 
 mod create;
 mod fat;
@@ -32,12 +33,12 @@ const MAX_LONG_NAME: usize = 1024;
 /// The longest value in bytes (ZAP_MAXVALUELEN).
 const MAX_VALUE: usize = 8192;
 
-/// Whether what is there already may be changed.
+/// Whether an existing entry may be replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum StoreMode {
-    /// A name that is there already is an error.
+    /// An existing name is an error.
     Insert,
-    /// A name that is there already gets the new value.
+    /// An existing name gets the new value.
     Update,
 }
 
@@ -47,7 +48,7 @@ impl Zap {
         self.store(tx, name, value, StoreMode::Insert)
     }
 
-    /// Puts a name with its value into the table; if the name is there, it gets the value.
+    /// Sets the value of a name, new or existing.
     pub fn update(&self, tx: &Tx, name: &[u8], value: &ZapValue) -> Result<()> {
         self.store(tx, name, value, StoreMode::Update)
     }
@@ -62,8 +63,8 @@ impl Zap {
         self.update(tx, name, &ZapValue::from_u64(value))
     }
 
-    /// Adds to the number that a name stands for, 0 if there is no such name, and gives the sum;
-    /// where that is 0, the name is taken out (zap_increment).
+    /// Adds to the number of a name, 0 if the name is missing, and returns the sum. An entry whose
+    /// sum is 0 is removed (zap_increment).
     pub fn add_u64(&self, tx: &Tx, name: &[u8], delta: i64) -> Result<u64> {
         let old = self.lookup_u64(name)?.unwrap_or(0);
         let sum = old.wrapping_add_signed(delta);
@@ -75,7 +76,7 @@ impl Zap {
         Ok(sum)
     }
 
-    /// Takes a name out; gives whether it was there.
+    /// Removes a name; returns whether it existed.
     pub fn remove(&self, tx: &Tx, name: &[u8]) -> Result<bool> {
         self.remove_normalized(tx, name, Matching::Exact)
     }
@@ -98,12 +99,12 @@ impl Zap {
         self.store_key64(tx, words, value, StoreMode::Insert)
     }
 
-    /// Puts a key of words with its value into the table; if the key is there, it gets the value.
+    /// Sets the value of a key of words, new or existing.
     pub fn update_key64(&self, tx: &Tx, words: &[u64], value: &ZapValue) -> Result<()> {
         self.store_key64(tx, words, value, StoreMode::Update)
     }
 
-    /// Takes a key of words out; gives whether it was there.
+    /// Removes a key of words; returns whether it existed.
     pub fn remove_key64(&self, tx: &Tx, words: &[u64]) -> Result<bool> {
         let bytes = self.encode_key64(words)?;
         let key = self.word_key(words, &bytes);
@@ -151,7 +152,7 @@ impl Zap {
         Key { hash, bytes, count }
     }
 
-    /// The bytes of a key, if the table can have it.
+    /// The bytes of a key, if the table supports it.
     fn encode_key64(&self, words: &[u64]) -> Result<Vec<u8>> {
         let bytes = encode_words(words).map(|(bytes, _)| bytes);
         let fits = |bytes: &Vec<u8>| (1..=MAX_NAME).contains(&bytes.len());
@@ -159,7 +160,7 @@ impl Zap {
         bytes.ok_or(Error::BadName { zbookmark: self.zbookmark() })
     }
 
-    /// How many bytes a name with its NUL has, if the table can have it.
+    /// The length of a name with its NUL, if the table supports it.
     fn check_name_len(&self, bytes: &[u8]) -> Result<u16> {
         let long = self.object().dnode().kind == ObjectType::DIRECTORY;
         let most = if long { MAX_LONG_NAME } else { MAX_NAME };

@@ -17,7 +17,7 @@ struct LeafRange {
 }
 
 impl FatWriter<'_> {
-    /// Joins the leaf of a hash, which is empty, with its neighbour as long as that is empty too.
+    /// Joins the empty leaf of a hash with its sibling as long as that is empty too.
     pub(super) fn join_empty_leaves(&mut self, hash: u64) -> Result<()> {
         let (number, block) = self.find_leaf(hash)?;
         let leaf = Leaf::parse(&block, block.order());

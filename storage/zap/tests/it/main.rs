@@ -72,7 +72,7 @@ fn entry_object(entry: &ZapEntry) -> u64 {
 }
 
 #[test]
-fn real_names_hash_as_the_real_system_hashed_them() {
+fn names_have_the_hashes_of_openzfs() {
     for zap in real_directories() {
         let entries: Vec<ZapEntry> = zap.entries().map(Result::unwrap).collect();
         assert_eq!(entries.len(), 23);
@@ -154,11 +154,11 @@ fn a_listing_resumes_behind_any_entry() {
 }
 
 #[test]
-fn a_missing_leaf_and_a_wrong_one_are_told_once_each() {
+fn each_bad_leaf_gives_one_error() {
     let mut leaf = vec![0; 16384];
     let packed = include_bytes!("../golden/leaf-formC.lz4");
     transform::compress::decompress(Compression::Lz4, packed, &mut leaf).unwrap();
-    // the leaf is for all hashes; say that it is for those that begin with 01
+    // the leaf has all hashes; give it the prefix 01
     leaf[16] = 1;
     leaf[32] = 2;
     let zap = fat_table(&[Some(fat_header(1, 0, [2, 1, 1, 9])), Some(leaf), None]);
@@ -176,7 +176,7 @@ fn a_missing_leaf_and_a_wrong_one_are_told_once_each() {
 }
 
 #[test]
-fn a_micro_table_of_a_mebibyte_is_found_and_listed() {
+fn micro_table_of_1_mib_is_read() {
     let mut bytes = encode_words(&[MICRO, 0x1234_5677, 0, 0, 0, 0, 0, 0]);
     for number in 0..16383_u64 {
         bytes.extend(encode_words(&[number, 0]));
@@ -199,7 +199,7 @@ fn a_micro_table_of_a_mebibyte_is_found_and_listed() {
 }
 
 #[test]
-fn an_object_of_another_kind_is_no_table() {
+fn object_of_another_type_is_refused() {
     let pool = Arc::new(Pool::default());
     let root = pool.pointer(DIRECTORY, 0, 3, &[0; 512]);
     let (set, _) = pool.objset(&[Spec::new(DIRECTORY, 512, 0, vec![root])]);
@@ -209,7 +209,7 @@ fn an_object_of_another_kind_is_no_table() {
 
 proptest::proptest! {
     #[test]
-    fn a_leaf_of_any_bytes_is_listed_to_an_end(changes in proptest::collection::vec((0_usize..16384, 0_u8..), 1..40)) {
+    fn listing_a_random_leaf_ends(changes in proptest::collection::vec((0_usize..16384, 0_u8..), 1..40)) {
         let mut leaf = vec![0; 16384];
         let packed = include_bytes!("../golden/leaf-formC.lz4");
         transform::compress::decompress(Compression::Lz4, packed, &mut leaf).unwrap();

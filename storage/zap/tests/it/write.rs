@@ -102,7 +102,7 @@ fn many_numbers_are_inserted_at_once_and_scanned() {
 }
 
 #[test]
-fn a_micro_table_grows_by_sectors_and_becomes_a_fat_one() {
+fn micro_table_grows_by_sectors_and_becomes_fat() {
     let zap = new_table(&NewZap { salt: 0x1234_5678_9abc, ..NewZap::default() });
     let mut model = BTreeMap::new();
     for number in 0..2047_u64 {
@@ -126,7 +126,7 @@ fn a_micro_table_grows_by_sectors_and_becomes_a_fat_one() {
 }
 
 #[test]
-fn what_a_micro_table_cannot_hold_makes_it_fat() {
+fn unsuitable_entry_makes_a_micro_table_fat() {
     let long = [b'n'; 50];
     let cases: [(&[u8], ZapValue); 4] = [
         (&long, ZapValue::from_u64(1)),
@@ -146,7 +146,7 @@ fn what_a_micro_table_cannot_hold_makes_it_fat() {
 }
 
 #[test]
-fn names_and_values_that_no_table_has_are_refused() {
+fn invalid_names_and_values_are_refused() {
     let zap = new_table(&NewZap::default());
     for name in [&b""[..], b"a\0b", &[b'x'; 1024]] {
         assert!(matches!(zap.insert_u64(&tx(), name, 1), Err(Error::BadName { .. })));
@@ -169,7 +169,7 @@ fn names_and_values_that_no_table_has_are_refused() {
 }
 
 #[test]
-fn a_counter_that_comes_to_nothing_is_taken_out() {
+fn counter_that_reaches_zero_is_removed() {
     let zap = new_table(&NewZap::default());
     assert_eq!(zap.add_u64(&tx(), b"1f4", 512).unwrap(), 512);
     assert_eq!(zap.add_u64(&tx(), b"1f4", 512).unwrap(), 1024);
@@ -182,7 +182,7 @@ fn a_counter_that_comes_to_nothing_is_taken_out() {
 const COLLIDING: [&[u8]; 3] = [b"1f9ace", b"2f056b", b"490800"];
 
 #[test]
-fn names_of_one_hash_have_numbers_of_their_own() {
+fn colliding_names_get_collision_numbers() {
     for flags in [0, 1] {
         let names = COLLIDING;
         let new = NewZap { salt: 0x77_1235, flags: Flags(flags), ..NewZap::default() };
@@ -208,7 +208,7 @@ fn names_of_one_hash_have_numbers_of_their_own() {
 }
 
 #[test]
-fn names_that_differ_in_case_are_told_apart_and_found_together() {
+fn case_variants_are_distinct_but_found_by_folding() {
     let new = NewZap { salt: 5, normalization: Normalization::UPPER, ..NewZap::default() };
     let zap = new_table(&new);
     for (value, name) in [b"name", b"Name", b"NAME"].into_iter().enumerate() {
@@ -233,7 +233,7 @@ fn names_that_differ_in_case_are_told_apart_and_found_together() {
 }
 
 #[test]
-fn more_than_a_hundred_thousand_entries_come_and_go() {
+fn hundred_thousand_entries_are_added_and_removed() {
     let zap = new_table(&NewZap { salt: 0xdead_beef_1235, ..NewZap::default() });
     let count = 140_000_u64;
     for number in 0..count {
@@ -346,7 +346,7 @@ impl TestTable {
         Self { objset, memory, zap, tx: tx(), model: BTreeMap::new() }
     }
 
-    /// Writes out, and compares what a stranger finds there.
+    /// Writes the table out, and compares it with the entries that a new reader finds.
     fn sync(&mut self) {
         let txg = self.tx.txg();
         let root = self.memory.sync_objset(&self.objset, txg).unwrap().root;
@@ -453,7 +453,7 @@ proptest! {
     }
 
     #[test]
-    fn a_broken_leaf_gives_an_error_and_no_panic(
+    fn broken_leaf_gives_an_error_without_panic(
         steps in operations(100), changes in proptest::collection::vec((0_usize..4096, any::<u8>()), 1..30),
     ) {
         let flags = Flags(1);
@@ -487,7 +487,7 @@ proptest! {
 }
 
 #[test]
-fn a_leaf_of_either_byte_order_is_changed_in_its_own() {
+fn leaf_keeps_its_byte_order_when_changed() {
     for order in [Order::Little, Order::Big] {
         let mut bytes = vec![0; 1024];
         let mut leaf = LeafMut::init(&mut bytes, order, false);

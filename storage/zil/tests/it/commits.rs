@@ -1,4 +1,4 @@
-//! Promises kept: records of a chain, alone and among many, after cuts at any time.
+//! Commits: their records survive cuts at any time, alone and among many threads.
 
 use ondisk::Blkptr;
 use ondisk::objset::LogHeader;
@@ -25,7 +25,7 @@ fn remove_itx(number: u64) -> Itx {
     Itx::new_ordered(Body::Remove { dir: ObjectId::new(34), name })
 }
 
-/// A write whose data is asked for later, or comes with it.
+/// A write whose data is read at the commit, or given with the record.
 fn write_itx(offset: u64, data: &[u8], with_data: bool) -> Itx {
     let (object, length, pointer) = (FILE, data.len() as u64, Blkptr::EMPTY);
     let data = with_data.then(|| data.to_vec());
@@ -37,7 +37,7 @@ fn entry_number(entry: &ReplayEntry) -> Option<u64> {
     Some(std::str::from_utf8(name).unwrap().parse().unwrap())
 }
 
-/// What the file holds once the log is laid over it.
+/// The content of the file with the log applied.
 fn content(left: &CrashImage, size: usize) -> Vec<u8> {
     let objset = left.objset();
     let mut bytes = vec![0; size];
@@ -80,7 +80,7 @@ fn numbered_bytes(length: usize, byte: u8) -> Vec<u8> {
     (0_u8..=255).cycle().flat_map(|sector| [sector ^ byte; 512]).take(length).collect()
 }
 
-/// How many of the numbered changes are left: the first so many, in their order.
+/// The number of numbered changes that survived: a prefix, in their order.
 fn surviving_count(left: &CrashImage, txgs: &[Txg]) -> usize {
     let (entries, stop) = left.read_log(&left.objset().header().log);
     assert!(matches!(stop, LogEnd::NotWritten(_) | LogEnd::Empty), "{stop:?}");
@@ -97,7 +97,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 6))]
 
     #[test]
-    fn what_was_promised_outlasts_a_cut(
+    fn committed_records_survive_a_power_cut(
         acts in proptest::collection::vec(operation(), 1..40), encrypted: bool, seed: u64,
         shift in proptest::sample::select(vec![9, 12]),
     ) {
@@ -144,7 +144,7 @@ proptest! {
             }
         }
         prop_assert!(house.lost_blocks().is_empty());
-        // in use again: what was found is claimed, and gives its space back
+        // after the next import: the found log is claimed, and its space is freed
         let left = house.cut_power(seed % 4);
         let wanted = left.read_log(&left.objset().header().log).0.len();
         let again = left.import();
@@ -154,7 +154,7 @@ proptest! {
             prop_assert_eq!(entries.len(), wanted);
             prop_assert_eq!(found.replay_needed(), wanted > 0);
             again.sync();
-            // the claim is on the drives, and the log still tells all
+            // the claim is on the drives, and the log still has all records
             let left = again.cut_power(1);
             let header = left.objset().header().log.clone();
             prop_assert_eq!(&header, &found);
@@ -221,18 +221,18 @@ fn many_may_wait_at_a_time() {
 }
 
 #[test]
-fn what_is_cut_off_while_it_is_promised_is_not_promised_as_zeros() {
+fn truncation_during_commit_never_logs_zeros() {
     const SIZE: usize = 512 << 10;
     let house = test_pool(9, false);
     let data = vec![7; SIZE];
-    // a chain is there
+    // a chain exists
     house.log.add_itx(&house.txgs.begin_tx().unwrap(), remove_itx(0));
     house.while_syncing(|| house.log.commit(None)).unwrap();
     for round in 0..40 {
         let tx = house.txgs.begin_tx().unwrap();
         house.objset.object(FILE).unwrap().write(&tx, 0, &data).unwrap();
         house.log.add_itx(&tx, write_itx(0, &data, false));
-        // so much that waits besides that it is better promised than written
+        // enough other dirty data that a commit costs less than a sync
         tx.add_dirty(64 << 20);
         drop(tx);
         let cut = || {
@@ -260,7 +260,7 @@ fn what_is_cut_off_while_it_is_promised_is_not_promised_as_zeros() {
 }
 
 #[test]
-fn what_is_gone_is_not_promised() {
+fn removed_objects_are_not_committed() {
     let house = test_pool(9, false);
     let tx = house.txgs.begin_tx().unwrap();
     house.log.add_itx(&tx, remove_itx(0));
@@ -291,7 +291,7 @@ fn a_full_pool_waits_for_its_txgs_instead() {
     while let Ok([Some(dva), ..]) = house.writer.allocator().allocate(&want(4096)) {
         taken.push(dva);
     }
-    // room for the dataset's own blocks, none for the log's
+    // space for the dataset's own blocks, none for the log's
     for dva in taken.drain(..200) {
         house.writer.allocator().unallocate(&dva, txg).unwrap();
     }
@@ -303,7 +303,7 @@ fn a_full_pool_waits_for_its_txgs_instead() {
 }
 
 #[test]
-fn a_chain_that_cannot_go_on_keeps_what_was_promised() {
+fn full_chain_keeps_committed_records() {
     let house = test_pool(12, false);
     let add = |number| {
         let tx = house.txgs.begin_tx().unwrap();
@@ -312,7 +312,7 @@ fn a_chain_that_cannot_go_on_keeps_what_was_promised() {
     };
     add(0);
     house.while_syncing(|| house.log.commit(None)).unwrap();
-    // a group waits to be written as the next one is promised something
+    // a txg waits for its sync while records of the next one are committed
     house.objset.object(FILE).unwrap().write(&house.txgs.begin_tx().unwrap(), 0, b"1").unwrap();
     let closed = house.txgs.quiesce();
     let next = add(1);
@@ -335,7 +335,7 @@ fn a_chain_that_cannot_go_on_keeps_what_was_promised() {
 }
 
 #[test]
-fn what_takes_several_blocks_is_there_as_a_whole_or_not_at_all() {
+fn multi_block_commit_is_atomic() {
     let house = test_pool(12, false);
     let commit = |item: Itx| {
         let tx = house.txgs.begin_tx().unwrap();

@@ -1,4 +1,4 @@
-//! What was promised is there after a power cut.
+//! Acknowledged commits survive a power cut.
 
 mod commits;
 mod test_pool;

@@ -1,4 +1,4 @@
-//! A dataset on drives in memory, its txgs and its log; and what is left of it after a power cut.
+//! A dataset on drives in memory, with its txgs and its log, and its state after a power cut.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,10 +16,10 @@ use zio::memory::MemoryVdevs;
 use zio::{Key, Sink, Source, WritePolicy, Writer};
 
 pub(crate) const ID: ObjsetId = ObjsetId::new(54);
-/// The object whose content is written.
+/// The object that tests write.
 pub(crate) const FILE: ObjectId = ObjectId::new(1);
 
-/// Says so when dropped, by a test that fails, too.
+/// Reports that it was dropped, also by a failing test.
 struct DoneOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for DoneOnDrop<'_> {
@@ -145,12 +145,12 @@ impl TestPool {
         self.storm.journal().len()
     }
 
-    /// What is on the drives if the power fails at this moment; `seed` chooses among the ways.
+    /// The content of the drives if the power fails now; `seed` selects one possible outcome.
     pub(crate) fn cut_power(&self, seed: u64) -> CrashImage {
         self.cut_power_at(self.request_count(), seed)
     }
 
-    /// The same at an earlier one.
+    /// The content of the drives at an earlier moment.
     pub(crate) fn cut_power_at(&self, at: usize, seed: u64) -> CrashImage {
         let roots = self.roots.lock().clone();
         let (_, synced, root) = roots.into_iter().rfind(|(known, ..)| *known <= at).unwrap();
@@ -160,7 +160,7 @@ impl TestPool {
     }
 }
 
-/// What is left after a power cut.
+/// The dataset after a power cut.
 pub(crate) struct CrashImage {
     storm: DiskArray,
     ashift: Ashift,
@@ -179,7 +179,7 @@ impl CrashImage {
         Objset::open(source, ID, &self.root, self.key.clone()).unwrap()
     }
 
-    /// What the log tells, and why it ends.
+    /// The records of the log, and the reason for its end.
     pub(crate) fn read_log(&self, header: &LogHeader) -> (Vec<ReplayEntry>, LogEnd) {
         let source = self.drives().reader() as Arc<dyn Source>;
         let mut records = LogReader::new(source, ID, header, self.key.clone(), self.synced_txg);

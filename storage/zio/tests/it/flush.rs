@@ -1,4 +1,4 @@
-//! What a flush says of blocks that another flush took along.
+//! The result of a flush after another flush failed for its blocks.
 
 use ondisk::zil::Verifier;
 use sim::{DiskArray, Fault};
@@ -8,7 +8,7 @@ use zio::memory::MemoryVdevs;
 
 /// A block of a log is had with the one before it, and written later: its txg may be on the drives.
 #[test]
-fn a_log_block_of_an_older_txg_that_another_flush_lost_is_not_promised() {
+fn log_block_lost_by_another_flush_fails() {
     let storm = DiskArray::new(&[MemoryVdevs::device_size(16 << 20)]);
     let writer = MemoryVdevs::from_devices(storm.devices(), Ashift::new(12).unwrap()).writer();
     let (had, synced) = (Txg::new(50), Txg::new(53));
@@ -27,7 +27,7 @@ fn a_log_block_of_an_older_txg_that_another_flush_lost_is_not_promised() {
     bytes[136..144].copy_from_slice(&4096_u64.to_le_bytes());
     writer.write_log_block(&block, bytes, None, place).unwrap();
     storm.disks()[0].add_fault(Fault::Flush);
-    assert!(writer.tree().flush(&mut Vec::new()).is_err(), "that of somebody else");
+    assert!(writer.tree().flush(&mut Vec::new()).is_err(), "another thread's flush");
     storm.disks()[0].clear_faults();
     assert!(writer.flush(block.birth.min(synced)).is_err());
     assert!(writer.flush(synced).is_ok(), "of later ones nothing is lost");

@@ -1,4 +1,4 @@
-//! What is written is read back: by every method, in pieces, over predecessors.
+//! Written blocks are read back: by every method, as gang blocks, over predecessors.
 
 mod flush;
 mod writing;

@@ -113,7 +113,7 @@ fn regular(pointer: &Blkptr) -> &Regular {
 
 /// Reads a block back by each copy's address alone.
 fn read_each_copy(pool: &Writer, pointer: &Blkptr, policy: &WritePolicy) -> Vec<Vec<u8>> {
-    // what went to the drives is what the bytes of the pointer say
+    // the drives have the bytes that the pointer describes
     let pointer = Blkptr::parse(&pointer.encode(), Order::Little).unwrap();
     let read = |pointer: &Blkptr| {
         let read = pool.reader().read(pointer, Zbookmark::default(), policy.key.as_ref());
@@ -133,7 +133,7 @@ fn read_each_copy(pool: &Writer, pointer: &Blkptr, policy: &WritePolicy) -> Vec<
     all
 }
 
-/// Reads a block into memory of the reader's, which held something else.
+/// Reads a block into reused memory with other content.
 fn read_into(pool: &Writer, pointer: &Blkptr, policy: &WritePolicy, length: usize) -> Vec<u8> {
     let (mut into, key) = (vec![0xa5; length], policy.key.as_ref());
     let found = pool.reader().read_into(pointer, Zbookmark::default(), key, &mut into).unwrap();
@@ -222,7 +222,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 6 / 5))]
 
     #[test]
-    fn what_is_written_is_read(
+    fn written_blocks_are_read_back(
         data in block_contents(), policy in policies(), shift in proptest::sample::select(SECTORS.to_vec()),
         born_before: bool, metadata: bool, shape in layouts(),
     ) {
@@ -259,14 +259,14 @@ proptest! {
             }
             Blkptr::Redacted(_) => prop_assert!(false, "nothing is left out here"),
         }
-        // what is given back is free once the txg that did so is gone by
+        // freed space is free once the txg that freed it is past
         pool.free(&pointer, Txg::new(51));
         prop_assert_eq!(allocated_bytes(&pool), 0);
         prop_assert!(pool.drain_leaked_space().is_empty());
     }
 
     #[test]
-    fn what_finds_no_room_in_one_piece_is_written_in_several(
+    fn block_without_contiguous_space_becomes_a_gang(
         seed: u64, sectors in 50_usize..300, copies in 1_u8..4, encrypted: bool,
         shift in proptest::sample::select(SECTORS.to_vec()), scatter in 1_u64..6, shape in layouts(),
     ) {
@@ -286,7 +286,7 @@ proptest! {
             }
         };
         let block = regular(&pointer);
-        // where metaslabs end there may be more room
+        // more space may be available where metaslabs end
         prop_assume!(block.is_gang());
         let headers = if encrypted { 2 } else { usize::from(copies.max(2)) };
         prop_assert_eq!(block.copies().count(), headers);
@@ -308,7 +308,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_drive_missed_of_any_block_is_written_anew(
+    fn missed_parts_of_any_block_are_repaired(
         data in block_contents(), policy in policies(), shift in proptest::sample::select(SECTORS.to_vec()),
         in_pieces: bool, parity in 1_u32..4, more in 1_usize..4, lost: proptest::sample::Index,
     ) {
@@ -380,7 +380,7 @@ fn a_later_pass_writes_over_the_earlier() {
 }
 
 #[test]
-fn what_is_there_already_is_left() {
+fn existing_copies_are_not_rewritten() {
     let pool = disk_writer(1, 4 << 20, ashift(9));
     let compression = Compression::Lz4;
     let checksum = Checksum::Sha256;
@@ -402,7 +402,7 @@ fn what_is_there_already_is_left() {
 }
 
 #[test]
-fn what_stands_above_encrypted_blocks_is_authenticated() {
+fn indirect_blocks_of_encrypted_data_are_authenticated() {
     let pool = disk_writer(1, 4 << 20, ashift(12));
     let compression = Compression::Lz4;
     let policy =
@@ -459,7 +459,7 @@ fn dnodes_and_object_sets_keep_their_open_parts() {
 }
 
 #[test]
-fn a_full_pool_says_so() {
+fn full_pool_gives_no_space() {
     let pool = disk_writer(1, 2 << 20, ashift(9));
     let policy = WritePolicy::default();
     let data = noise(1, 131_072);
@@ -510,7 +510,7 @@ impl SharedBlocks for DedupTable {
 }
 
 #[test]
-fn what_is_alike_is_written_once() {
+fn equal_blocks_are_written_once() {
     for key in [None, Some(key(Suite::Aes256Gcm))] {
         let pool = disk_writer(1, 8 << 20, ashift(12));
         pool.set_shared_blocks(Arc::new(DedupTable::default()));
@@ -545,9 +545,9 @@ fn what_is_alike_is_written_once() {
     }
 }
 
-/// It is the property that says whether blocks are compared, not what became of this one.
+/// The property decides whether blocks are compared, not the compressed result of this one.
 #[test]
-fn noise_that_is_the_same_is_not_written_again() {
+fn equal_incompressible_blocks_are_written_once() {
     let data = noise(9, 131_072);
     for (compression, compares) in [(Compression::Lz4, true), (Compression::Off, false)] {
         let pool = disk_writer(1, 8 << 20, ashift(12));

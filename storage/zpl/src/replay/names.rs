@@ -157,7 +157,7 @@ impl FsInner {
         Ok(object)
     }
 
-    /// A file lost a name for good; with its last one it is gone.
+    /// A file lost a name; with its last one it is removed.
     fn drop_link(&mut self, object: ObjectId) -> Result<()> {
         let change = self.file_overlay_mut(object)?;
         let attributes = &mut change.attributes;

@@ -107,7 +107,7 @@ fn content(node: &Inode) -> Vec<u8> {
 }
 
 #[test]
-fn new_files_and_directories_show_with_what_is_in_them() {
+fn new_files_and_directories_appear_with_contents() {
     let dir = ObjectId::new(1000);
     let fs = apply_to_fs(vec![
         create_record(CreateKind::Directory, ROOT, 1000, 0o040_750, b"d"),
@@ -158,7 +158,7 @@ fn listings_go_on_where_they_stopped() {
 }
 
 #[test]
-fn removed_files_are_gone_and_numbers_may_come_again() {
+fn removed_files_vanish_and_numbers_are_reused() {
     let fs = apply_to_fs(vec![
         Body::Remove { dir: ROOT, name: b"tiny".to_vec() },
         write_record(TINY, 0, b"too late"),
@@ -286,7 +286,7 @@ fn data(node: &Inode) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn what_is_written_takes_whole_blocks() {
+fn writes_replay_as_whole_blocks() {
     let new = ObjectId::new(1001);
     let make = || create_record(CreateKind::File, ROOT, 1001, 0o100_640, b"f");
     let cut = |offset, length| Body::Truncate { object: new, offset, length };
@@ -318,7 +318,7 @@ fn what_is_written_takes_whole_blocks() {
         let fs = apply(open_fs(), bodies).expect("the records apply");
         fs.inode(new).expect("a file")
     };
-    // and who asks from within is told of where it is
+    // and a lookup from within returns its new place
     assert_eq!((node.next_data(6000), node.next_hole(6000)), (Ok(Some(6000)), Ok(131_072)));
     assert_eq!((node.next_data(131_073), node.next_hole(131_073)), (Ok(None), Ok(131_073)));
     assert_eq!((node.next_data(10 << 20), node.next_hole(10 << 20)), (Ok(None), Ok(10 << 20)));
@@ -338,7 +338,7 @@ fn access_lists_are_replaced() {
 }
 
 #[test]
-fn records_that_do_not_fit_are_errors_and_late_ones_are_nothing() {
+fn mismatched_records_fail_and_late_ones_are_skipped() {
     let remove = Body::Remove { dir: ROOT, name: b"never-there".to_vec() };
     assert!(matches!(apply(open_fs(), vec![remove]), Err(Error::Malformed { object: ROOT, .. })));
     let late = Body::Truncate { object: ObjectId::new(4000), offset: 0, length: 0 };

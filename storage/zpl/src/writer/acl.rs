@@ -16,15 +16,15 @@ use crate::{Error, LogRecord, Result};
 
 /// No ACL has more entries.
 const MAX_ACL_ENTRIES: usize = 1024;
-/// So many bytes of entries have room in a legacy znode.
+/// The bytes of entries that fit a legacy znode.
 const MAX_LEGACY_ACL: usize = 72;
 /// Flags of entries that files in a directory inherit.
 const INHERIT_FLAGS: u16 = 0x3;
-/// What a file's flags say of its ACL.
+/// The flags of a file about its ACL.
 const ACL_FLAGS: u64 = flag::ACL_TRIVIAL | flag::INHERIT_ACE | flag::ACL_OBJ_ACE;
 
 impl FsWriter {
-    /// Sets the NFSv4 ACL of a file; its mode becomes what the ACL says.
+    /// Sets the NFSv4 ACL of a file; its mode is computed from the ACL.
     pub fn set_acl(&self, caller: &ChangeContext, file: ObjectId, entries: &[Ace]) -> Result<()> {
         if !(1..=MAX_ACL_ENTRIES).contains(&entries.len()) {
             return Err(self.invalid_error(file, "an ACL has 1 to 1024 entries"));
@@ -56,7 +56,7 @@ impl FsWriter {
         entries.map_err(|why| self.fs.inner.attribute_error(file, why.into()))
     }
 
-    /// What the log is told of an ACL.
+    /// The log record of an ACL.
     pub(super) fn acl_record(sheet: &SaTable, entries: &[Ace]) -> Acl {
         Acl {
             count: units::to_u64(entries.len()),

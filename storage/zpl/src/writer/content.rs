@@ -1,4 +1,4 @@
-//! What is in files: written, cut, punched.
+//! Changes the content of files: writes, truncations, holes.
 
 use dmu::PendingWrite;
 use ondisk::sa::Attribute;
@@ -16,14 +16,14 @@ use crate::{Error, LogRecord, Result, SpaceNeed};
 
 /// So many bytes at most are written within one transaction.
 const MAX_TX_BYTES: usize = 4 << 20;
-/// So many blocks at most are freed within one transaction.
+/// The most blocks freed within one transaction.
 const MAX_TX_FREED_BLOCKS: u64 = 32768;
 const BULK_FREE_NEED: SpaceNeed =
     SpaceNeed { frees_space: true, freed_blocks: MAX_TX_FREED_BLOCKS, ..SMALL_NEED };
 const SECTOR: u64 = 512;
 
 impl FsWriter {
-    /// Writes bytes; gives the byte behind them, and tells the file's size then.
+    /// Writes bytes; returns the end of the write, and the file's size then.
     pub fn write(
         &self,
         caller: &ChangeContext,
@@ -32,6 +32,8 @@ impl FsWriter {
         bytes: &[u8],
     ) -> Result<u64> {
         let _long = self.fs.objset().begin_long_write(bytes.len());
+        // Rule: lock the file before a transaction begins. Otherwise a later change of the file could be in
+        // an earlier txg, and a crash between the two txgs would keep the later one alone.
         let locked = self.fs.inner.locks.write(&[file]);
         let mut draft = self.load_for_write(file)?;
         let size = draft.size();
@@ -63,9 +65,9 @@ impl FsWriter {
         Ok(offset + units::to_u64(last.len()))
     }
 
-    /// Writes a block that the intent log leads to, of which only what is before `end` was meant. As
-    /// OpenZFS has it, the block is written whole, and the file ends at `end` only where that makes it
-    /// longer. Doing it twice would not be the same, so all of it is one transaction.
+    /// Replays a write whose whole block is in the log; the write ended at `end`. Like OpenZFS,
+    /// this writes the block whole, and truncates the file to `end` only if that makes the file
+    /// longer. Doing it twice gives a different result, so it is one transaction.
     pub(super) fn replay_write_block(
         &self,
         caller: &ChangeContext,
@@ -143,8 +145,8 @@ impl FsWriter {
         if has_more { draft.object.block_size() } else { self.settings.read().record_size }
     }
 
-    /// Makes the file's first block as large as a file that ends at `end` is to have it, while it
-    /// has no other.
+    /// Grows the file's first block to the size for a file that ends at `end`, while it is the only
+    /// block.
     pub(super) fn grow_first_block(&self, tx: &Tx, draft: &PendingFile, end: u64) -> Result<()> {
         let object = self.fs.objset().object(draft.id())?;
         if object.max_block().get() > 0 {
@@ -197,7 +199,7 @@ impl FsWriter {
         let cleared = !caller.credentials.has(Capability::FileSetId) && clear_setid(&mut draft.sa);
         self.resolve_layouts(&mut draft.sa)?;
         let mode = if cleared { SetAttr::MODE } else { 0 };
-        // before anything is freed: who reads the file for a promise meanwhile promises this, too
+        // before any block is freed: a concurrent commit that reads the file must find this record
         let promise = |tx: &Tx| {
             let body = implied_setattr_record(&draft, SetAttr::SIZE | SetAttr::MTIME | mode);
             self.transactions.log_record(tx, LogRecord::Record(body));
@@ -214,9 +216,9 @@ impl FsWriter {
         draft.store(&tx)
     }
 
-    /// Frees most of what is behind a byte, from the end on, a bit at a time, so that no
-    /// transaction frees too much. The file may have a hole at its end for a while; `first` comes before
-    /// it has.
+    /// Frees most of the content after a byte, from the end on, in steps, so that no transaction
+    /// frees too much. The file may have a hole at its end for a while; `first` is called before
+    /// that.
     pub(super) fn free_tail(
         &self,
         draft: &PendingFile,
@@ -225,7 +227,7 @@ impl FsWriter {
     ) -> Result<()> {
         let step = u64::from(draft.object.block_size()) * MAX_TX_FREED_BLOCKS;
         let mut starts = Vec::new();
-        // what is a hole already may be far longer than all data
+        // the existing hole may be far longer than all data
         let mut next = draft.object.next_data(start)?;
         while let Some(data) = next {
             starts.push(data);
@@ -281,8 +283,8 @@ impl FsWriter {
         Ok(())
     }
 
-    /// Sees to it that a file reaches to `end` at least (fallocate). Space is not set aside: on a
-    /// pool that never overwrites that would promise nothing.
+    /// Extends a file to at least `end` (fallocate). No space is reserved: a pool never overwrites
+    /// blocks, so a reservation would not help.
     pub fn extend(&self, caller: &ChangeContext, file: ObjectId, end: u64) -> Result<()> {
         // under one lock: what others append meanwhile is not to be cut off
         let _locked = self.fs.inner.locks.write(&[file]);
@@ -355,7 +357,7 @@ pub(super) fn clear_setid(sheet: &mut SaTable) -> bool {
     without != mode
 }
 
-/// What the log is told of attributes that came with something else.
+/// The attributes for a log record of another change.
 pub(super) fn implied_setattr_record(draft: &PendingFile, mask: u64) -> Body {
     let attributes = draft.sa.attributes();
     Body::SetAttr(Box::new(SetAttr {
@@ -382,7 +384,7 @@ mod tests {
         assert_eq!(first_block_size(512, 131072, 700), 1024);
         assert_eq!(first_block_size(1024, 131072, 200_000), 131072);
         assert_eq!(first_block_size(131072, 131072, 1 << 40), 131072);
-        // the record size went down: only what is no power of two grows, up to the next
+        // recordsize was reduced: only a size that is not a power of two grows, up to the next one
         assert_eq!(first_block_size(1536, 1024, 9999), 2048);
         assert_eq!(first_block_size(4096, 1024, 9999), 4096);
     }

@@ -26,17 +26,17 @@ use crate::{Error, LogRecord, Result, SpaceNeed};
 const MAX_SYMLINK_TARGET: usize = 4095;
 const S_ISGID: u32 = 0o2000;
 
-/// What a file is to be, worked out before the transaction.
+/// The plan of a new file, before the transaction.
 pub(super) struct CreatePlan {
     pub(super) znode: NewZnode,
     pub(super) sa: SaTable,
-    /// The NFSv4 ACL, if it says more than the mode.
+    /// The NFSv4 ACL, unless it is trivial.
     pub(super) acl: Option<Vec<Ace>>,
     /// Of something that is made again: its number and its generation.
     pub(super) replayed_id: Option<(ObjectId, u64)>,
 }
 
-/// A name and what stands under it.
+/// A name and its entry.
 pub(super) type XattrPair = (&'static [u8], Vec<u8>);
 
 impl FsWriter {
@@ -97,8 +97,7 @@ impl FsWriter {
         Ok(CreatedInode { id: object.id(), attributes: object.sa.attributes() })
     }
 
-    /// Works out what a new file is to be, and what it is to have of extended attributes that have
-    /// no room beside the others.
+    /// Plans a new file, and the extended attributes that do not fit beside the others.
     pub(super) fn plan_create(
         &self,
         caller: &ChangeContext,
@@ -148,7 +147,7 @@ impl FsWriter {
         let acl = inherited.map(|new| new.0);
         if let Some(entries) = &acl {
             self.set_acl_attributes(&mut sheet, parent.id(), entries)?;
-            // a caller who owns a named entry does not change the mode
+            // the rights of a named entry do not change the mode, even for the owner
             sheet.set_word(Attribute::Mode, mode.into());
         }
         let acls = self.pack_acls(&mut sheet, acls);
@@ -288,7 +287,7 @@ impl FsWriter {
         for (name, value) in attributes.into_iter().filter(|_| told) {
             let object = made.id();
             let set = Body::SetXattr { object, name, value };
-            // not without it: the group's bits of its mode are those of the mask of its ACL
+            // the ACL is required: the group bits of the mode are those of its mask
             self.transactions.log_record(tx, LogRecord::WithNextCommit(set));
         }
     }
@@ -310,7 +309,7 @@ pub(super) fn unlinked_key(id: ObjectId) -> String {
     format!("{:x}", id.get())
 }
 
-/// What the log is told of something new.
+/// The log record of a new file.
 pub(super) fn create_record(
     birth: &NewZnode,
     kind: CreateKind,
@@ -339,7 +338,7 @@ pub(super) fn create_record(
 
 /// The ACL that permissions are part of.
 pub(super) const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
-/// Of a directory: the ACL of what is made in it.
+/// Of a directory: the default ACL for new files in it.
 pub(super) const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
 impl CreatePlan {

@@ -9,12 +9,12 @@ use crate::writer::FsWriter;
 use crate::writer::pending_file::{PendingFile, SMALL_NEED};
 use crate::{Result, SpaceNeed};
 
-/// So many files of a directory of extended attributes are freed within one transaction.
+/// The most files of an attribute directory freed within one transaction.
 const MAX_TX_FREED_FILES: usize = 64;
 
 impl FsWriter {
-    /// Frees all files that were unlinked and are held by nobody: what a crash left. One that cannot
-    /// be freed, as it is damaged, stays, and the others go all the same.
+    /// Frees all unlinked files without holds, which a crash left. A damaged file that cannot
+    /// be freed stays, and the others are freed all the same.
     pub fn drain_unlinked(&self) -> Result<()> {
         let mut waiting = Vec::new();
         let guard = self.fs.inner.locks.lock_unlinked_set();
@@ -36,8 +36,8 @@ impl FsWriter {
         drop(self.free_unlinked(id));
     }
 
-    /// Frees a file of the set of unlinked ones, unless somebody holds it. What it had of extended
-    /// attributes goes to the set, and is freed next.
+    /// Frees a file of the unlinked set, unless it has a hold. Its extended attributes go to the
+    /// set, and are freed next.
     pub(super) fn free_unlinked(&self, id: ObjectId) -> Result<()> {
         let mut next = Some(id);
         while let Some(id) = next {
@@ -64,7 +64,7 @@ impl FsWriter {
         }
         let xattrs = ObjectId::new(draft.sa.word(Attribute::Xattr));
         let hidden = if xattrs.exists() { Some(self.load_pending(xattrs)?) } else { None };
-        // whatever a damaged file says, nothing else is freed
+        // whatever a damaged file refers to, nothing else is freed
         let is_hidden = |dir: &PendingFile| dir.is_directory() && dir.sa.has_flag(flag::XATTR);
         let hidden = hidden.filter(is_hidden);
         let next = hidden.as_ref().map(PendingFile::id);

@@ -1,13 +1,12 @@
-//! Changing files, as POSIX has it.
+//! Changes files with the semantics of POSIX.
 //!
 //! A [`FsWriter`] belongs to one file system on a live object set. Each operation locks the files
-//! that it changes ([`crate::Fs`] reads under the same locks), works out what is to be stored,
-//! begins a transaction, changes, takes down the promise for the intent log, and is done when the
-//! transaction is let go. Who may do what is the caller's to check, but for what the files' own
-//! flags forbid.
+//! that it changes ([`crate::Fs`] reads under the same locks), plans the change, begins a
+//! transaction, changes, adds the record for the intent log, and ends the transaction. The caller
+//! checks permissions, except for the files' own flags.
 //!
-//! A file that loses its last name goes at once if nobody holds it ([`FsWriter::hold_file`]), or else
-//! into the set of unlinked files, until it is released.
+//! A file that loses its last name is freed at once if it has no holds ([`FsWriter::hold_file`]),
+//! or else goes to the unlinked set until the last hold is released.
 
 mod acl;
 mod clone;
@@ -53,7 +52,7 @@ pub enum AtimeMode {
     Relative,
 }
 
-/// What steers how files are written: properties of the dataset.
+/// Properties of the dataset that control writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "features and properties, each on its own")]
 pub struct WriteSettings {
@@ -67,8 +66,8 @@ pub struct WriteSettings {
     pub has_long_names: bool,
     /// Files have a project, as the pool has the feature project_quota.
     pub has_projects: bool,
-    /// Attributes that are kept with the others may be promised in the intent log, as the pool has
-    /// the feature zilsaxattr; else who wants them to last waits for their group.
+    /// Changes of SA attributes may be logged, because the pool has the feature zilsaxattr; else an
+    /// fsync waits for their txg.
     pub logs_sa_xattrs: bool,
     /// When reading a file changes its atime.
     pub atime: AtimeMode,
@@ -94,9 +93,9 @@ impl Default for WriteSettings {
 /// Something that was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CreatedInode {
-    /// Its number.
+    /// The inode number.
     pub id: ObjectId,
-    /// What there is to know of it.
+    /// Its attributes.
     pub attributes: ZnodeAttributes,
 }
 
@@ -108,11 +107,11 @@ pub struct FsWriter {
     holds: Mutex<HashMap<ObjectId, u64>>,
 }
 
-/// What an operation on one or two files may take: their attributes, a leaf or two of a table.
+/// The space of an operation on one or two files: their attributes, a leaf or two of a table.
 const SMALL_OP_BYTES: u64 = 128 << 10;
 
 impl FsWriter {
-    /// For the one who is to change the files.
+    /// A writer for a file system.
     pub fn new(fs: Fs, begin: Arc<dyn Transactions>, settings: WriteSettings) -> Result<Self> {
         if !fs.objset().is_writable() {
             return Err(Error::ReadOnly { objset: fs.objset().id() });
@@ -126,7 +125,7 @@ impl FsWriter {
         &self.fs
     }
 
-    /// What steers how files are written.
+    /// Sets the properties that control writes.
     pub fn settings(&self) -> WriteSettings {
         self.settings.read().clone()
     }
@@ -189,7 +188,7 @@ impl FsWriter {
         Error::NotPermitted { objset: self.objset_id(), object, rule }
     }
 
-    /// Whether one of these flags of a file keeps somebody from what they want.
+    /// Whether one of these flags of a file forbids an operation.
     fn is_forbidden(&self, sheet: &SaTable, flags: u64) -> bool {
         sheet.has_flag(flags) && !self.transactions.is_replay()
     }

@@ -1,9 +1,9 @@
 //! Names that change together: all of them, or none.
 //!
-//! A change of a name can fail within a transaction (a table that cannot be read, or has no room),
-//! and what was changed before it goes to the drives all the same. So what each name was is kept
-//! until all have changed. New names come before old ones go: taking out again what has just been put
-//! in reads nothing anew.
+//! A change of a name can fail within a transaction (a table is unreadable, or has no space), and
+//! the earlier changes of the transaction reach the drives all the same. So the old entries are
+//! kept until all changes are done. New names are added before old ones are removed: undoing an
+//! addition reads nothing from the drives.
 
 use posix::{FileType, Time};
 use txg::Tx;
@@ -21,7 +21,7 @@ pub(super) struct NameChanges<'a> {
     undo_list: Vec<PreviousEntry>,
 }
 
-/// What a name in a directory stood for; `None`: nothing.
+/// The old entry of a name in a directory; `None`: it did not exist.
 struct PreviousEntry {
     dir: ObjectId,
     name: Vec<u8>,
@@ -29,7 +29,7 @@ struct PreviousEntry {
 }
 
 impl FsWriter {
-    /// Changes names; where that fails, they are what they were.
+    /// Changes names; after an error all have their old entries again.
     pub(super) fn change_names<T>(
         &self,
         tx: &Tx,
@@ -110,7 +110,7 @@ impl NameChanges<'_> {
 
     fn roll_back(self) {
         for PreviousEntry { dir, name, dirent: word } in self.undo_list.into_iter().rev() {
-            // what fails here was there, and could be changed, a moment ago
+            // this fails only if a part that could be changed a moment ago cannot be changed now
             let _ = self.writer.open_zap(dir).and_then(|table| {
                 match word {
                     Some(word) => table.update_u64(self.tx, &name, word)?,

@@ -49,18 +49,18 @@ impl PendingFile {
         }
     }
 
-    /// What belongs to it counts for these: user, group and project.
+    /// Its data is charged to these: user, group and project.
     pub(super) fn owner_ids(&self) -> [u64; 3] {
         OWNER_ATTRIBUTES.map(|one| self.sa.word(one))
     }
 
-    /// A change that adds to what the file's owners use.
+    /// A change that adds to the usage of the file's owners.
     pub(super) fn quota_need(&self) -> SpaceNeed {
         SpaceNeed { quota_owners: self.owner_ids().map(Some), ..SMALL_NEED }
     }
 }
 
-/// A small change of a file that makes nothing new: whoever is over a quota may do that.
+/// A small change of a file without new data: an owner over quota may do it.
 pub(super) const SMALL_NEED: SpaceNeed = SpaceNeed {
     bytes: super::SMALL_OP_BYTES,
     block_size: 0,

@@ -19,13 +19,13 @@ pub(super) type FileGuards<'a> = Vec<RwLockWriteGuard<'a, ()>>;
 /// Files of more blocks than this are not freed together with their last name.
 const MAX_INLINE_FREE_BLOCKS: u64 = 20480;
 
-/// What becomes of a file that loses a name.
+/// The fate of a file that loses a name.
 pub(super) struct UnlinkPlan<'a> {
     /// It loses its last one.
     is_last_link: bool,
     /// It goes to the set of unlinked files, under this lock.
     unlinked_lock: Option<MutexGuard<'a, ()>>,
-    /// And from there at once, as nobody holds it.
+    /// It is freed from there at once, because it has no holds.
     is_freed_after: bool,
 }
 
@@ -75,7 +75,7 @@ impl FsWriter {
         target.store(&tx)?;
         parent.store(&tx)?;
         if was_unlinked {
-            // nothing was promised of a file while it had no name
+            // a file without a name has no log records
             self.transactions.require_txg_sync(&tx);
         } else {
             let body = Body::Link { dir, object: file, name: name.to_vec() };
@@ -112,7 +112,7 @@ impl FsWriter {
         }
     }
 
-    /// Takes a name from a file that is no directory.
+    /// Removes a name of a file that is not a directory.
     pub fn unlink(&self, caller: &ChangeContext, dir: ObjectId, name: &[u8]) -> Result<()> {
         let (locked, stored, file) = self.lock_entry(dir, name)?;
         let target = self.load_pending(file)?;
@@ -181,7 +181,7 @@ impl FsWriter {
         Ok(())
     }
 
-    /// What will become of a file that loses a name. The lock that this may take comes after those
+    /// Decides the fate of a file that loses a name. The lock that this may take comes after those
     /// of files, and before the transaction.
     pub(super) fn plan_unlink(&self, target: &PendingFile) -> UnlinkPlan<'_> {
         let is_last = target.is_directory() || target.nlink() <= 1;
@@ -197,8 +197,8 @@ impl FsWriter {
         }
     }
 
-    /// A file has lost a name: it has a link less, or goes. What can fail comes first, so that the
-    /// file is what it was then.
+    /// A file has lost a name: its link count decreases, or it is freed. Steps that can fail come
+    /// first, so that the file is unchanged after an error.
     pub(super) fn drop_link(
         &self,
         tx: &Tx,
@@ -249,7 +249,7 @@ impl UnlinkPlan<'_> {
 }
 
 impl PendingFile {
-    /// What a name says that it names.
+    /// The type of a name's entry.
     pub(super) fn dirent(&self) -> (ObjectId, FileType) {
         (self.id(), self.kind())
     }

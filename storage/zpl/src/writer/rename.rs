@@ -16,7 +16,7 @@ use crate::{Error, LogRecord, Result, SpaceNeed};
 
 type StoredEntry = (Vec<u8>, ObjectId);
 
-/// The names of a move as they are stored, and whose they are.
+/// The names of a rename in their stored form, and their directories.
 #[derive(PartialEq, Eq)]
 struct RenameEntries {
     source: StoredEntry,
@@ -36,7 +36,7 @@ impl RenameFiles {
         self.to_dir.as_mut().unwrap_or(&mut self.from_dir)
     }
 
-    /// What was moved is told where it is now.
+    /// The moved file gets its new parent.
     fn update_moved(
         &mut self,
         tx: &Tx,
@@ -62,7 +62,7 @@ impl RenameFiles {
     }
 }
 
-/// No tree is deeper: a bound for what a damaged one may ask.
+/// The deepest tree; it bounds the walk over a damaged one.
 const MAX_DEPTH: u32 = 1 << 20;
 
 impl FsWriter {
@@ -71,7 +71,7 @@ impl FsWriter {
         self.rename_with_whiteout(caller, how, None)
     }
 
-    /// The same; a whiteout that is made again becomes what it was.
+    /// The same for a replay, with the old whiteout.
     pub(super) fn rename_with_whiteout(
         &self,
         caller: &ChangeContext,
@@ -257,7 +257,7 @@ impl FsWriter {
         Ok(())
     }
 
-    /// Makes what is left at the old name.
+    /// Creates the whiteout at the old name.
     fn create_whiteout(&self, tx: &Tx, dir: ObjectId, plan: &mut CreatePlan) -> Result<Whiteout> {
         plan.znode.parent = dir;
         let made = self.create_object(tx, plan)?;
@@ -275,7 +275,7 @@ impl FsWriter {
 }
 
 impl NameChanges<'_> {
-    /// Gives the new names, and takes the old ones away or gives them to others.
+    /// Adds the new names, and removes or exchanges the old ones.
     fn rename_entries(
         &mut self,
         how: &RenameRequest<'_, ObjectId>,

@@ -1,7 +1,7 @@
-//! Doing again what the intent log promised, after a crash.
+//! Replays the intent log after a crash.
 //!
-//! What a record makes gets the number and the generation that it had. Times that a record does
-//! not tell become that of the replay. Nobody else may use the file system meanwhile.
+//! A created file gets its old number and generation. Times that are not in a record become those
+//! of the replay. The file system has no other user meanwhile.
 
 use ondisk::acl;
 use ondisk::sa::Attribute;
@@ -25,8 +25,8 @@ use crate::{Error, Result};
 const ATTR_CREATE_TIME: u64 = 0x1;
 const ATTR_PROJECT: u64 = 0x40000;
 
-/// Whether what a record says can be done once more when it was done already, or in part, and nothing
-/// that comes after it. Where it cannot, one transaction does all of it.
+/// Whether a record can be replayed again after a complete or partial replay, with no later record
+/// replayed. If not, one transaction replays it as a whole.
 pub fn is_repeatable(entry: &zil::ReplayEntry) -> bool {
     match &entry.record.body {
         Body::Remove { .. }
@@ -39,7 +39,7 @@ pub fn is_repeatable(entry: &zil::ReplayEntry) -> bool {
 }
 
 impl FsWriter {
-    /// Does what a record says.
+    /// Replays a record.
     pub fn replay_record(&self, now: Time, entry: &zil::ReplayEntry) -> Result<()> {
         let (record, caller) = (&entry.record, replay_credentials(0, 0, now));
         if let Some(object) = required_object(&record.body)
@@ -124,8 +124,8 @@ impl FsWriter {
         }
     }
 
-    /// Whether it is there already: the power failed once more after it was made, and maybe before what
-    /// else the record says was done.
+    /// Whether the file exists already: the power failed again after its creation, and maybe before
+    /// the other changes of the record.
     fn is_already_created(&self, create: &Create) -> Result<bool> {
         let there = if create.kind == CreateKind::XattrDirectory {
             let dir = self.load_pending(create.dir)?.sa.word(Attribute::Xattr);
@@ -159,7 +159,7 @@ impl FsWriter {
         parent.store(&tx)
     }
 
-    /// What something was, as its record and its directory tell.
+    /// The creation options from a record and its directory.
     fn plan_recreate(
         &self,
         create: &Create,
@@ -288,7 +288,7 @@ impl FsWriter {
     }
 }
 
-/// Who is nobody in particular, and may do everything.
+/// A caller with all rights.
 fn replay_credentials(uid: u64, gid: u64, now: Time) -> ChangeContext {
     let credentials = Credentials::new(low_u32(uid), low_u32(gid));
     ChangeContext { credentials: credentials.with_capability(Capability::FileSetId), now }

@@ -1,4 +1,4 @@
-//! Setting what is known of files: mode, owners, times, flags, projects.
+//! Sets attributes of files: mode, owners, times, flags, projects.
 
 use ondisk::acl;
 use ondisk::sa::Attribute;
@@ -75,7 +75,7 @@ impl FsWriter {
         Ok(())
     }
 
-    /// Fails if a change is meant for another version of the file.
+    /// Fails if a change was made for another version of the file.
     pub(super) fn check_guard(&self, draft: &PendingFile, if_ctime: Option<Time>) -> Result<()> {
         if if_ctime.is_none_or(|ctime| ctime == draft.sa.attributes().ctime) {
             return Ok(());
@@ -86,7 +86,7 @@ impl FsWriter {
     fn check_set_attributes(&self, draft: &PendingFile, set: &SetAttributes) -> Result<()> {
         let (objset, object) = (self.objset_id(), draft.id());
         let frees = set.flags.is_some_and(|change| change.clears(FileFlags::IMMUTABLE));
-        // as OpenZFS has it, a project is no part of what must not change
+        // in OpenZFS the immutable flag does not protect the project
         let others = SetAttributes { atime: None, flags: None, project_id: None, ..*set };
         if self.is_forbidden(&draft.sa, flag::IMMUTABLE)
             && !frees
@@ -138,7 +138,7 @@ impl FsWriter {
         Ok(())
     }
 
-    /// What a file's hidden files share with it.
+    /// The attributes that a file's hidden files share with it.
     fn apply_owners(&self, draft: &mut PendingFile, set: &SetAttributes) -> Result<()> {
         if let Some(uid) = set.uid {
             draft.sa.set_word(Attribute::Uid, uid.into());
@@ -178,8 +178,8 @@ impl FsWriter {
         files.into_iter().map(|id| self.load_pending(id)).collect()
     }
 
-    /// Sets the mode. `is_chmod`: its permission bits are what the caller asked for, and the dataset's
-    /// policy tells what becomes of an NFSv4 ACL; else only set-ID bits changed.
+    /// Sets the mode. `is_chmod`: the caller set the permission bits, and the property aclmode
+    /// decides over an NFSv4 ACL; else only set-ID bits changed.
     fn apply_chmod(&self, draft: &mut PendingFile, mode: u32, is_chmod: bool) -> Result<()> {
         let policy = self.acl_policy();
         if !policy.has_nfs4_acls || draft.sa.is_legacy() || draft.sa.has_flag(flag::ACL_TRIVIAL) {
@@ -201,7 +201,7 @@ impl FsWriter {
         Ok(())
     }
 
-    /// Sets the mode, and the ACL that says just what it says.
+    /// Sets the mode, and the trivial ACL for it.
     pub(super) fn set_mode(&self, sheet: &mut SaTable, mode: u32) {
         let is_directory = sheet.file_type() == FileType::Directory;
         let entries = nfs4::acl_from_mode(mode, is_directory);
@@ -240,7 +240,7 @@ impl FsWriter {
     }
 }
 
-/// Who is given a file must have room for it.
+/// The new owner of a file must have quota for it.
 fn space_need(draft: &PendingFile, set: &SetAttributes) -> SpaceNeed {
     let [user, group, project] = draft.owner_ids();
     let new = |to: Option<u64>, was| to.filter(|to| *to != was);
@@ -260,7 +260,7 @@ fn new_mode(draft: &PendingFile, set: &SetAttributes) -> Option<u32> {
     (mode != old || set.mode.is_some()).then_some(mode)
 }
 
-/// What the log is told.
+/// The log record of the change.
 fn setattr_record(draft: &PendingFile, set: &SetAttributes, mode: Option<u32>) -> SetAttr {
     let attributes = draft.sa.attributes();
     let bits = [

@@ -1,9 +1,8 @@
 //! Extended attributes: set and removed; POSIX ACLs among them.
 //!
-//! Where the dataset wants it (xattr=sa) they are a packed list among the other attributes, as
-//! long as that does not grow too long; otherwise, and then, they are files in a hidden directory.
-//! A name is in one place only. What Linux calls `user.x` may be stored as `x` by other systems:
-//! setting it takes that away.
+//! With xattr=sa they are a packed list among the other attributes, up to a size limit. Otherwise
+//! and beyond it they are files in a hidden directory. A name is in one place only. Other systems
+//! may store Linux's `user.x` as `x`: setting it removes that one.
 
 use ondisk::acl;
 use ondisk::nvlist::{Encoding, Nvlist, Value};
@@ -27,7 +26,7 @@ use crate::{Error, LogRecord, Result, SpaceNeed};
 enum XattrScope {
     /// Wherever attributes may be.
     Everywhere,
-    /// Among the other attributes only, unless it has no room there.
+    /// Only among the other attributes, unless it does not fit there.
     SaOnly,
 }
 
@@ -38,7 +37,7 @@ const MAX_XATTR_NAME: usize = 255;
 const MAX_SA_XATTR_VALUE: usize = 32 << 10;
 
 impl FsWriter {
-    /// Sets an extended attribute by its name as Linux has it, or removes it if there is no value.
+    /// Sets an extended attribute by its Linux name, or removes it if there is no value.
     pub fn set_xattr(
         &self,
         caller: &ChangeContext,
@@ -79,9 +78,9 @@ impl FsWriter {
         self.store_xattr(caller, &mut draft, name, (value, false), XattrScope::Everywhere)
     }
 
-    /// Does again what a record tells of an attribute that was kept with the others, or taken away
-    /// from there. What became of files in the hidden directory other records tell, and they may
-    /// have come before, though it was done after.
+    /// Replays a record about an attribute among the others: set or removed there. Other records
+    /// have the changes of files in the hidden directory. They may precede this one, although they
+    /// were done after it.
     pub(super) fn replay_sa_xattr(
         &self,
         caller: &ChangeContext,
@@ -97,8 +96,8 @@ impl FsWriter {
         self.store_xattr(caller, &mut draft, name, (value, false), XattrScope::SaOnly)
     }
 
-    /// Puts an attribute where it belongs, and takes it away where it does not; a new mode of the file
-    /// may come with it.
+    /// Stores an attribute in its place, and removes it from the other; may also set a new mode of
+    /// the file.
     fn store_xattr(
         &self,
         caller: &ChangeContext,
@@ -130,7 +129,7 @@ impl FsWriter {
         let work = self.plan_xattr_dir(caller, &mut draft.sa, &changes)?;
         draft.sa.touch_ctime(caller.now);
         self.resolve_layouts(&mut draft.sa)?;
-        // what is a file of its own counts for its owners
+        // an attribute in a file of its own is charged to the owners
         let need = match &work {
             Some(work) if work.has_writes() => {
                 SpaceNeed { objects: work.new_file_count(), ..draft.quota_need() }
@@ -140,7 +139,7 @@ impl FsWriter {
         let bytes = need.bytes + units::to_u64(MAX_XATTR_VALUE);
         let need = SpaceNeed { bytes, frees_space: value.is_none(), ..need };
         let tx = self.transactions.begin_tx(&need)?;
-        // a record without a value tells that the attribute goes
+        // a record without a value means the removal
         let told = self.settings.read().logs_sa_xattrs;
         let untold = (packed && value.is_some_and(<[u8]>::is_empty))
             || (!told && (packed || rest.is_none() || moves));
@@ -164,7 +163,7 @@ impl FsWriter {
         Ok(())
     }
 
-    /// A damaged list is not to be replaced by one that has only what is set now.
+    /// A damaged list must not be replaced by one with only the new attribute.
     fn check_sa_xattrs(&self, of: &PendingFile) -> Result<()> {
         let packed = of.sa.bytes(Attribute::Dxattr).unwrap_or_default();
         if packed.is_empty() {
@@ -174,14 +173,14 @@ impl FsWriter {
         list.map(drop).map_err(|why| self.fs.inner.attribute_error(of.id(), why.into()))
     }
 
-    /// Promises an attribute that is kept with the others; one without a value goes.
+    /// Logs an attribute among the others; one without a value is removed.
     fn log_xattr(&self, tx: &Tx, draft: &PendingFile, name: &[u8], value: &[u8]) {
         let (name, value) = (name.to_vec(), value.to_vec());
         let set = Body::SetXattr { object: draft.id(), name, value };
         self.transactions.log_record(tx, LogRecord::Record(set));
     }
 
-    /// The value of an attribute, by its name as Linux has it.
+    /// The value of an attribute, by its Linux name.
     pub(super) fn read_xattr(&self, of: &PendingFile, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let plain = foreign_name(name);
         for name in [Some(name), plain].into_iter().flatten() {
@@ -230,7 +229,7 @@ impl FsWriter {
         self.store_xattr(caller, &mut draft, name, (kept, sets_mode), reach)
     }
 
-    /// What of some attributes has room with the others is put there; the rest is given back.
+    /// Puts those attributes among the others that fit; returns the rest.
     pub(super) fn pack_acls(
         &self,
         sheet: &mut SaTable,
@@ -261,8 +260,8 @@ impl SaTable {
             .collect()
     }
 
-    /// Keeps an extended attribute with the others, or takes it away; false where there is no room
-    /// for it, and then nothing has changed.
+    /// Stores an extended attribute among the others, or removes it; false if it does not fit, and
+    /// then nothing has changed.
     pub(super) fn set_sa_xattr(&mut self, name: &[u8], value: Option<&[u8]>) -> bool {
         if value.is_none() && self.sa_xattr(name).is_none() {
             return true;

@@ -17,7 +17,7 @@ use crate::writer::create::{CreatePlan, create_record};
 use crate::writer::pending_file::PendingFile;
 use crate::{LogRecord, Result};
 
-/// What is to change in a file's directory of extended attributes.
+/// The planned change of a file's attribute directory.
 pub(super) struct XattrDirPlan {
     /// The directory, if it is yet to be made.
     new_dir: Option<CreatePlan>,
@@ -30,12 +30,12 @@ struct XattrChange {
     value: Option<Vec<u8>>,
     /// The file that has the name.
     file: Option<ObjectId>,
-    /// The file that is to have it.
+    /// The file that owns it.
     new_file: Option<CreatePlan>,
 }
 
 impl XattrDirPlan {
-    /// How many files come to be with it.
+    /// The number of files that are created with it.
     pub(super) fn new_file_count(&self) -> u64 {
         let files = self.changes.iter().map(|change| &change.new_file).chain([&self.new_dir]);
         units::to_u64(files.filter(|new| new.is_some()).count())
@@ -119,8 +119,8 @@ impl FsWriter {
         Ok(CreatePlan { znode: birth, sa: sheet, acl: None, replayed_id: None })
     }
 
-    /// Does what was worked out. The file's own attributes are the caller's to store. Nothing is
-    /// promised of a file without a name: it goes with a crash, and could not be added to then.
+    /// Applies the plan. The caller stores the file's own attributes. A file without a name has no
+    /// log records: a crash frees it, and the replay could not add to it.
     pub(super) fn apply_xattr_dir(
         &self,
         tx: &Tx,
@@ -201,5 +201,5 @@ impl FsWriter {
     }
 }
 
-/// No value is larger; a damaged size must not ask for all memory.
+/// The largest value; a damaged size must not claim all memory.
 const MAX_XATTR_FILE: u64 = 64 << 20;

@@ -13,7 +13,7 @@ const RANGE_LISTED_SIZE: u64 = 8 << 20;
 /// The inode of a snapshot's root is this less the snapshot's number (ZFSCTL_INO_SNAPDIRS).
 const SNAPDIR_INO_BASE: u64 = 0xffff_ffff_fffc;
 
-/// What differs between a file system and the entries of a manifest, a line each.
+/// The differences between a file system and the entries of a manifest, a line each.
 ///
 /// `snapshot`: it is one, whose root Linux shows with an inode of the hidden directory `.zfs`.
 pub(crate) fn manifest_differences(fs: &Fs, entries: &[Value], snapshot: bool) -> Vec<String> {
@@ -65,7 +65,7 @@ fn compare_entry(
     }
 }
 
-/// What became of the files of a file system in a redacted copy of it.
+/// The files of a redacted copy, compared with those of its origin.
 #[derive(Debug, Default)]
 pub(crate) struct RedactionCounts {
     pub(crate) same: usize,
@@ -128,7 +128,7 @@ fn walk(
     Ok(())
 }
 
-/// An entry as the manifests have it.
+/// An entry in the form of the manifests.
 fn describe_entry(path: &[u8], node: &Inode) -> zpl::Result<Value> {
     let attributes = node.attributes();
     let mut out = Map::new();
@@ -212,7 +212,7 @@ fn digest(node: &Inode, offset: u64, length: u64) -> zpl::Result<String> {
     Ok(hex(&sha.finalize()))
 }
 
-/// Bytes as Python's `os.fsdecode` has them, as far as the fixtures need it.
+/// Bytes in the form of Python's `os.fsdecode`, as far as the fixtures need it.
 fn fsdecode(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

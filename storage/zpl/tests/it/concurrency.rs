@@ -1,4 +1,4 @@
-//! Many at once: no deadlock, and what is stored in any group holds together.
+//! Concurrent changes: no deadlock, and every synced txg is consistent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -105,13 +105,13 @@ fn many_at_once() {
                 .collect();
             let syncing = scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    // what a crash would leave at any time
+                    // the state after a crash at any time
                     consistency::check_consistency(&pool.reopen_read_only());
                 }
             });
             let results: Vec<_> = workers.into_iter().map(thread::ScopedJoinHandle::join).collect();
             done.store(true, Ordering::Relaxed);
-            syncing.join().expect("what is stored holds together");
+            syncing.join().expect("the synced state is consistent");
             for result in results {
                 result.expect("no worker fails");
             }
@@ -121,7 +121,7 @@ fn many_at_once() {
 }
 
 #[test]
-fn who_makes_sure_of_a_size_cuts_off_nothing_that_others_append() {
+fn fallocate_keeps_concurrent_appends() {
     const ROUNDS: u64 = 2000;
     let pool = TestFs::new(WriteSettings::default());
     let (writer, who) = (&pool.writer, credentials(2));

@@ -12,7 +12,7 @@ struct FoundLinks {
     kind: Option<FileType>,
 }
 
-/// Walks a file system that is stored, and holds what it finds against all objects that there are.
+/// Walks a stored file system, and compares the reached objects with all objects.
 pub(crate) fn check_consistency(fs: &Fs) {
     let root = fs.root().expect("root").id();
     let mut seen: BTreeMap<ObjectId, FoundLinks> = BTreeMap::new();
@@ -64,7 +64,7 @@ pub(crate) fn check_consistency(fs: &Fs) {
     assert_eq!(objects, 5 + seen.len() + hidden + unlinked.len(), "objects");
 }
 
-/// What an unlinked file still has besides itself.
+/// The objects that an unlinked file still has besides itself.
 fn count_xattr_objects(fs: &Fs, id: ObjectId) -> usize {
     let node = fs.inode(id).expect("an unlinked file");
     let found = node.attributes();

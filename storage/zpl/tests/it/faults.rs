@@ -1,4 +1,4 @@
-//! What fails in the midst of a transaction leaves everything as it was.
+//! A failure within a transaction leaves everything unchanged.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn long_name(number: usize) -> Vec<u8> {
     format!("{number:060}").into_bytes()
 }
 
-/// All that the names of these directories tell, and who has none.
+/// The contents of these directories, and the files without a name.
 fn list_state(writer: &FsWriter, dirs: &[ObjectId]) -> Vec<String> {
     let fs = writer.fs();
     let mut rows = Vec::new();
@@ -55,7 +55,7 @@ fn fatten_unlinked(pool: &TestFs) {
 }
 
 #[test]
-fn what_fails_half_way_leaves_every_name_where_it_was() {
+fn failed_change_leaves_all_names_unchanged() {
     let pool = TestFs::new(WriteSettings::default());
     let (writer, top) = (&pool.writer, pool.writer.fs().master().root);
     let (by, file) = (credentials(2), NewInode::default());

@@ -42,7 +42,7 @@ fn open_and_replay(
     Ok(writer.fs().clone())
 }
 
-/// What differs in a fixture, a line each.
+/// The differences in a fixture, a line each.
 fn differences(fixture: &Fixture, how: ReplayMode) -> Vec<String> {
     let (pool, tree) = open::pool(fixture);
     let mut out = Vec::new();
@@ -115,7 +115,7 @@ fn a_log_is_replayed_into_a_file_system() {
     check_fixtures(&["intent-log", "intent-log-slog", "whole-disk", "in-use"], ReplayMode::Write);
 }
 
-/// What a redacted dataset lacks gives errors; all else is what its origin has.
+/// Redacted ranges of a dataset give errors; the rest equals its origin.
 #[test]
 fn redacted_files_give_errors_and_never_zeros() {
     if !::fixtures::exists("redacted") {

@@ -1,5 +1,4 @@
-//! File systems that OpenZFS made, changed in memory; and what it makes of a new one beside what
-//! we make.
+//! File systems that OpenZFS made, changed in memory; and a new one of OpenZFS compared with ours.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -23,7 +22,7 @@ fn fixture_objset(fixture: &str, dataset: &str) -> Objset {
     tree.find(dataset).expect("a dataset").open_objset().expect("an object set")
 }
 
-/// A writer over what is stored in a fixture; nothing of it reaches the fixture.
+/// A writer over a fixture's content; nothing is written to the fixture.
 pub(crate) fn open_writer(objset: &Objset, options: FsOptions) -> FsWriter {
     let live = objset.to_writable();
     let groups = Txgs::new(units::Txg::new(1 << 40), TxgLimits::default());
@@ -56,7 +55,7 @@ fn table_entries(objset: &Objset, table: &[u8]) -> Vec<(Vec<u8>, Vec<u64>)> {
 }
 
 #[test]
-fn a_new_file_system_has_the_tables_that_openzfs_makes() {
+fn new_file_system_has_the_tables_of_openzfs() {
     if !::fixtures::exists("single") {
         return;
     }
@@ -72,13 +71,13 @@ fn a_new_file_system_has_the_tables_that_openzfs_makes() {
     assert_eq!(mine.id(), root.id());
     let (mine, theirs) = (mine.object().expect("object"), root.object().expect("object"));
     assert_eq!(mine.bonus().len(), theirs.bonus().len());
-    // header, mode, and what follows the times: links, project, ACL
+    // header, mode, and the attributes after the times: links, project, ACL
     let fixed = |bonus: &[u8]| [&bonus[..16], &bonus[144..]].concat();
     assert_eq!(fixed(mine.bonus())[8..], fixed(theirs.bonus())[8..]);
 }
 
-/// Datasets whose files were made by different versions, with attributes of both kinds, and names
-/// that are compared in different ways.
+/// Datasets whose files were created by different versions, with attributes of both kinds, and
+/// names that are compared in different ways.
 const DATASETS: [(&str, &str); 8] = [
     ("version-28-upgraded", "old"),
     ("version-28", "old/clone"),
@@ -177,7 +176,7 @@ fn file_systems_of_all_versions_can_be_changed() {
 }
 
 #[test]
-fn all_that_is_there_can_be_removed() {
+fn all_files_can_be_removed() {
     for objset in fixture_datasets() {
         let writer = open_writer(&objset, FsOptions::default());
         let top = writer.fs().master().root;

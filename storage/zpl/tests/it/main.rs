@@ -1,4 +1,4 @@
-//! What the crate promises, tried on pools that real OpenZFS made.
+//! Tests of file systems, on pools that real OpenZFS made.
 
 mod compare;
 mod concurrency;

@@ -1,4 +1,4 @@
-//! A file system as plain maps: what every operation is to do, said in the shortest way.
+//! A model of a file system in plain maps, with the effects of every operation.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub(crate) struct ModelFile {
     pub(crate) mtime: i64,
     pub(crate) ctime: i64,
     pub(crate) project_id: u64,
-    /// What is made in it gets its project.
+    /// New files in it get its project.
     pub(crate) inherits_project: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What POSIX and Linux want, case by case.
+//! The rules of POSIX and Linux, case by case.
 
 use ondisk::acl::encode_posix;
 use ondisk::zap::Normalization;
@@ -42,7 +42,7 @@ fn a_directory_hands_its_group_down() {
 }
 
 #[test]
-fn writing_and_a_new_owner_take_set_user_away() {
+fn write_and_chown_clear_set_user_id() {
     let pool = TestFs::new(WriteSettings::default());
     let writer = &pool.writer;
     let new = NewInode { mode: 0o6755, umask: 0, ..NewInode::default() };
@@ -149,7 +149,7 @@ fn posix_acls_are_inherited_and_follow_the_mode() {
             (32, 4, NOBODY),
         ]);
         assert_eq!(shown(file.id, access), Some(after));
-        // one that says no more than the mode is not kept
+        // a trivial one is not stored
         let small = encode_acl_rows(&[(1, 7, NOBODY), (4, 1, NOBODY), (32, 0, NOBODY)]);
         put(file.id, access, Some(&small)).expect("ACL");
         assert_eq!(mode_of(writer, file.id), 0o710);
@@ -184,7 +184,7 @@ fn names_of_extended_attributes_can_be_any_bytes() {
 }
 
 #[test]
-fn extended_attributes_can_be_asked_to_be_new_or_there() {
+fn setxattr_supports_create_and_replace() {
     let pool = TestFs::new(WriteSettings::default());
     let (writer, file) = (&pool.writer, root_id(&pool));
     let put = |value: Option<&[u8]>, mode| {
@@ -234,7 +234,7 @@ fn flags_forbid() {
 }
 
 #[test]
-fn what_a_crash_left_unlinked_is_freed() {
+fn unlinked_files_are_freed_after_a_crash() {
     let pool = TestFs::new(WriteSettings {
         record_size: 512,
         xattr_sa: false,
@@ -250,7 +250,7 @@ fn what_a_crash_left_unlinked_is_freed() {
     assert!(matches!(writer.unlink(&credentials(5), top, b"file"), Err(Error::NoEntry { .. })));
     let mut bytes = [0; 3];
     assert_eq!(writer.fs().inode(file).expect("held").read(99_999, &mut bytes), Ok(1));
-    // a power failure: what is stored is opened anew
+    // a power failure: the stored state is opened again
     let again = pool.reopen(WriteSettings::default());
     let mut left = Vec::new();
     let mut look = |id| {
@@ -303,7 +303,7 @@ fn a_whiteout_is_left() {
 }
 
 #[test]
-fn a_name_can_be_respelled_where_case_does_not_count() {
+fn case_insensitive_name_can_change_its_case() {
     let new =
         FsCreateOptions { case: CaseSensitivity::Insensitive, utf8_only: true, ..fs_options() };
     let pool = TestFs::with_options(&new, WriteSettings::default());
@@ -351,7 +351,7 @@ fn names_have_a_length() {
     consistency::check_consistency(&pool.reopen_read_only());
 }
 
-/// OpenZFS makes the form in as much room, and finds nothing whose form does not fit.
+/// OpenZFS computes the form in a fixed buffer, and finds no name whose form does not fit.
 #[test]
 fn names_have_a_length_as_they_are_compared() {
     let new = FsCreateOptions { normalization: Normalization::NFKD.0, ..fs_options() };
@@ -376,7 +376,7 @@ fn names_have_a_length_as_they_are_compared() {
     writer
         .create(&credentials(4), top, becomes_short.as_bytes(), &NewInode::default())
         .expect("170 bytes");
-    // longer names have more room
+    // longer names have a larger buffer
     writer.set_settings(WriteSettings { has_long_names: true, ..WriteSettings::default() });
     let refused = writer.create(&credentials(5), top, long.as_bytes(), &NewInode::default());
     assert!(matches!(refused, Err(Error::NormalizedTooLong { max_len: 255, .. })), "{refused:?}");
@@ -429,7 +429,7 @@ fn an_nfs4_acl_sets_the_mode() {
 }
 
 #[test]
-fn all_that_is_done_is_promised_to_the_log() {
+fn every_change_has_a_log_record() {
     let pool = TestFs::new(WriteSettings { xattr_sa: false, ..WriteSettings::default() });
     let (writer, top) = (&pool.writer, root_id(&pool));
     *pool.transactions.records.lock() = Some(Vec::new());
@@ -470,9 +470,9 @@ fn all_that_is_done_is_promised_to_the_log() {
     assert_eq!(kinds.join(" "), wanted);
 }
 
-/// OpenZFS takes where the values are from its own number of words, whatever number is said.
+/// OpenZFS takes the values behind its own number of words, whatever the count is.
 #[test]
-fn what_attributes_are_set_is_promised_in_three_words() {
+fn attribute_record_has_three_words() {
     let pool = TestFs::new(WriteSettings::default());
     let (writer, top) = (&pool.writer, root_id(&pool));
     let file = writer.create(&credentials(2), top, b"file", &NewInode::default()).expect("file").id;
@@ -515,7 +515,7 @@ fn only_directories_have_names_in_them() {
 }
 
 #[test]
-fn a_file_of_which_nothing_could_be_shared_keeps_its_size() {
+fn failed_clone_keeps_the_file_size() {
     let pool = TestFs::new(WriteSettings { record_size: 512, ..WriteSettings::default() });
     let writer = &pool.writer;
     let make =

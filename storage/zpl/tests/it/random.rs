@@ -1,5 +1,5 @@
-//! Random operations, each done to a file system and to its model; then both are compared, as the
-//! file system is in memory and as it is read anew from what was synced.
+//! Random operations on a file system and its model. Both are compared, also after the synced state
+//! is read again.
 
 use posix::{
     FileFlags, FileType, FlagChange, NewInode, RenameMode, RenameRequest, SetAttributes,
@@ -12,7 +12,7 @@ use zpl::{Error, Fs, WriteSettings};
 use crate::model::{Model, ModelError, ModelFile, Outcome};
 use crate::test_fs::{TestFs, credentials};
 
-/// What to do, and four numbers to do it with.
+/// An operation, and four numbers as its arguments.
 type RandomStep = (u8, [u16; 4]);
 
 const NAMES: [&[u8]; 5] = [b"a", b"b", b"cee", b"d with spaces", b"\xff\xfe not text"];
@@ -322,7 +322,7 @@ fn run_steps(settings: WriteSettings, steps: Vec<RandomStep>) {
     both.compare_fs(&both.fs.reopen_read_only());
 }
 
-/// Whether what a step does is told to the log: files without a name are not, nor are extended
+/// Whether a step has a log record: steps on files without a name do not, nor do extended
 /// attributes without a value.
 fn is_logged(step: &RandomStep) -> bool {
     match step.0 % 16 {
@@ -336,7 +336,7 @@ fn value_length(n: [u16; 4]) -> usize {
     usize::from(n[3]) % 3000 * usize::from(n[2] % 14)
 }
 
-/// A log that is replayed leaves what was promised, whatever was lost.
+/// Replaying the log restores the committed changes, whatever was lost.
 fn run_and_replay(settings: &WriteSettings, before: Vec<RandomStep>, after: Vec<RandomStep>) {
     let mut both = TestedFs::new(settings.clone());
     for step in before {
@@ -371,7 +371,7 @@ proptest! {
     })]
 
     #[test]
-    fn what_was_promised_is_there_after_a_crash(
+    fn committed_changes_survive_a_crash(
         before in proptest::collection::vec(any::<RandomStep>(), 1..50),
         after in proptest::collection::vec(any::<RandomStep>(), 1..70),
         xattr_sa: bool,
@@ -382,7 +382,7 @@ proptest! {
     }
 
     #[test]
-    fn files_are_as_the_model_has_them(
+    fn files_equal_the_model(
         steps in proptest::collection::vec(any::<RandomStep>(), 1..120), xattr_sa: bool, slots in 1_u8..4,
     ) {
         run_steps(WriteSettings { record_size: 4096, xattr_sa, dnode_slots: slots, ..WriteSettings::default() }, steps);

@@ -1,4 +1,4 @@
-//! A file system in memory that can be written to, synced, and opened anew.
+//! A file system in memory that can be written, synced, and opened again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,13 +17,13 @@ use zpl::{
     Transactions, WriteSettings,
 };
 
-/// Transactions from groups, promises kept as text.
+/// Transactions from txgs, with log records kept as text.
 pub(crate) struct TestTransactions {
     pub(crate) txgs: Txgs,
     pub(crate) random: AtomicU64,
-    /// What was promised, if anyone wants to know.
+    /// The log records, if a test reads them.
     pub(crate) records: Mutex<Option<Vec<zil::ReplayEntry>>>,
-    /// With the next transaction reads begin to fail, after so many.
+    /// With the next transaction reads begin to fail, after this many.
     pub(crate) read_fault: Mutex<Option<(Arc<MemoryStore>, usize)>>,
 }
 
@@ -128,7 +128,7 @@ impl TestFs {
         root
     }
 
-    /// The file system as it is stored, opened anew.
+    /// The stored file system, opened again.
     pub(crate) fn reopen_read_only(&self) -> Fs {
         Fs::open(self.stored_objset(&self.sync()), FsOptions::default(), None)
             .expect("file system")
@@ -144,7 +144,7 @@ impl TestFs {
         self.reopen_from(&self.sync(), settings)
     }
 
-    /// The same as it was stored before.
+    /// The same in an earlier stored state.
     pub(crate) fn reopen_from(&self, root: &Blkptr, settings: WriteSettings) -> Self {
         self.reopen_in(Arc::clone(&self.memory), root, settings)
     }

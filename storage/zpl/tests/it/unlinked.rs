@@ -14,7 +14,7 @@ fn root_id(pool: &TestFs) -> ObjectId {
 }
 
 #[test]
-fn what_cannot_be_freed_keeps_nobody_from_the_rest() {
+fn damaged_unlinked_file_does_not_block_others() {
     let pool = TestFs::new(WriteSettings::default());
     let (writer, top) = (&pool.writer, root_id(&pool));
     for number in 0..8 {
@@ -29,7 +29,7 @@ fn what_cannot_be_freed_keeps_nobody_from_the_rest() {
     let again = pool.reopen(WriteSettings::default());
     let master = again.writer.fs().master().clone();
     let set = Zap::open(again.objset.object(master.unlinked_set).expect("object")).expect("set");
-    // tables are no files, whatever damage says of them
+    // tables are not files, whatever a damaged reference says
     let tables = [ObjectId::new(1), master.unlinked_set, master.sa_master];
     let tx = again.transactions.txgs.begin_tx().expect("a group");
     for table in tables {
@@ -63,16 +63,16 @@ fn record_kinds(promises: &[zil::ReplayEntry]) -> Vec<String> {
     promises.iter().map(kind).collect()
 }
 
-/// After a crash there is no such file, nor anything that could be made in it.
+/// After a crash the file is gone, with everything in it.
 #[test]
-fn nothing_is_promised_in_the_directory_of_attributes_of_a_file_without_a_name() {
+fn attributes_of_nameless_files_are_not_logged() {
     let settings = WriteSettings { xattr_sa: false, ..WriteSettings::default() };
     let pool = TestFs::new(settings.clone());
     let (writer, top) = (&pool.writer, root_id(&pool));
     let set = |file, name: &[u8], value: Option<&[u8]>| {
         writer.set_xattr(&credentials(4), file, name, value, XattrMode::Any).expect("xattr");
     };
-    // what is made in this directory inherits an access list
+    // new files in this directory inherit an ACL
     let none = u32::MAX;
     let list = [(1, 6, none), (2, 7, 1001), (4, 5, none), (16, 7, none), (32, 0, none)];
     let list = list.map(|(tag, permissions, id)| PosixAclEntry { tag, permissions, id });
@@ -104,7 +104,7 @@ fn nothing_is_promised_in_the_directory_of_attributes_of_a_file_without_a_name()
 
 /// Logs of ours had such records once.
 #[test]
-fn names_in_a_directory_that_is_gone_are_passed_over() {
+fn records_of_a_missing_directory_are_skipped() {
     let pool = TestFs::new(WriteSettings { xattr_sa: false, ..WriteSettings::default() });
     let (writer, top) = (&pool.writer, root_id(&pool));
     let file = writer.create(&credentials(2), top, b"file", &NewInode::default()).expect("file").id;

@@ -1,5 +1,5 @@
-//! Namespaces of extended attributes: what Linux lets who set there depends on them, so that none may
-//! be had under the name of another.
+//! Namespaces of extended attributes: Linux's permission to set one depends on its namespace, so no
+//! name may reach another namespace.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn posix_acl() -> Vec<u8> {
 }
 
 #[test]
-fn a_name_of_a_user_reaches_no_other_namespace() {
+fn user_names_reach_no_other_namespace() {
     for xattr_sa in [true, false] {
         let pool = TestFs::new(WriteSettings { xattr_sa, ..WriteSettings::default() });
         let (writer, top) = (&pool.writer, pool.writer.fs().master().root);
@@ -77,7 +77,7 @@ fn a_name_of_a_user_reaches_no_other_namespace() {
 }
 
 #[test]
-fn where_users_have_no_attributes_none_can_be_set() {
+fn user_attributes_can_be_disabled() {
     let pool = TestFs::new(WriteSettings::default());
     let top = pool.writer.fs().master().root;
     set_xattr(&pool.writer, top, b"user.before", Some(b"y")).expect("set");

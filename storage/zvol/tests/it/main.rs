@@ -75,7 +75,7 @@ fn volumes_are_as_openzfs_shows_them() {
 }
 
 #[test]
-fn a_file_system_is_no_volume() {
+fn file_system_is_refused_as_volume() {
     let fixture = fixtures::load("mirror-2");
     let (_, tree) = pool(&fixture);
     let objset = tree.find("tank").expect("a dataset").open_objset().expect("an object set");

@@ -1,4 +1,4 @@
-//! Volumes made, written and resized, with power cuts; what is left is what was promised.
+//! Volumes created, written and resized, with power cuts; flushed data survives.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ const ID: ObjsetId = ObjsetId::new(54);
 const BLOCK_SIZE: u32 = 8192;
 const VOLUME_SIZE: u64 = 64 * 8192;
 
-/// A volume on drives whose power fails.
+/// A volume on drives that can lose power.
 struct TestPool {
     storm: DiskArray,
     writer: Arc<Writer>,
@@ -34,7 +34,7 @@ struct TestPool {
     root: Blkptr,
 }
 
-/// Says so when dropped, by a test that fails, too.
+/// Reports that it was dropped, also by a failing test.
 struct DoneOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for DoneOnDrop<'_> {
@@ -174,7 +174,7 @@ impl TestPool {
         LogReader::new(Arc::clone(objset.source()), ID, header, None, self.synced_txg)
     }
 
-    /// What a reader sees after a power cut, the log laid over the volume.
+    /// The content after a power cut, with the log applied.
     fn content_after_crash(&self) -> Vec<u8> {
         let (_, objset) = self.cut_power();
         let mut records = self.log_reader(&objset, &objset.header().log);
@@ -247,7 +247,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 6))]
 
     #[test]
-    fn what_was_flushed_outlasts_a_cut(acts in proptest::collection::vec(operation(), 1..30)) {
+    fn flushed_writes_survive_a_power_cut(acts in proptest::collection::vec(operation(), 1..30)) {
         let mut house = TestPool::new();
         let volume = house.volume();
         house.sync();
@@ -337,7 +337,7 @@ fn what_cannot_be_a_volume_is_refused() {
 }
 
 #[test]
-fn what_was_cloned_is_copied_when_it_is_replayed() {
+fn replay_copies_cloned_blocks() {
     let mut house = TestPool::new();
     let volume = house.volume();
     volume.write(0, &[3; BLOCK_SIZE as usize]).unwrap();

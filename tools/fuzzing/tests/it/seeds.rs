@@ -1,7 +1,7 @@
 //! Blocks that OpenZFS wrote, found in an image without knowing where they are.
 //!
-//! Metadata is compressed with lz4: wherever 4 KiB of the image can be the start of such a
-//! block and decompresses to a size that metadata has, it is taken.
+//! Metadata is compressed with lz4: any 4 KiB of the image that can be the start of such a
+//! block and decompress to a size of metadata are used.
 
 use transform::compress::{Compression, decompress};
 
@@ -36,7 +36,7 @@ pub(crate) fn find_blocks(fixture: &str) -> Vec<Vec<u8>> {
     found
 }
 
-/// Tables of one sector are not worth compressing.
+/// Tables of one sector are not compressed.
 fn is_microzap(chunk: &[u8]) -> bool {
     chunk[..8] == ondisk::zap::MICRO.to_le_bytes()
 }

@@ -11,8 +11,8 @@ use serde_json::Value;
 /// No mutant of these small pools takes a tenth of it, on a busy machine either.
 const RUN_OPTIONS: RunOptions = RunOptions { workers: 2, timeout: Duration::from_mins(1) };
 
-/// Held by a test that looks at the peak of memory: the allocator counts for the whole process, so two
-/// such tests at once would see each other's.
+/// Locked by a test that measures the memory peak: the allocator counts for the whole process, so
+/// two such tests at once would count each other's.
 fn lock_memory_peak() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
@@ -62,7 +62,7 @@ fn twenty_thousand_mutants_do_no_harm() {
     assert_mutants_harmless(&names, each);
 }
 
-/// The look that mutants are judged by sees every file that OpenZFS does, with the same content.
+/// The reader that checks mutants sees every file that OpenZFS does, with the same content.
 #[test]
 fn unmodified_pool_matches_manifest() {
     for name in ["stripe-copies", "snapshots", "encryption"] {

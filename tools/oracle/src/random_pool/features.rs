@@ -93,7 +93,7 @@ impl Features {
         self.0.iter().any(|name| name == feature)
     }
 
-    /// Whether a property may have such a value.
+    /// Whether a property may have this value.
     pub(super) fn allows_property(&self, (property, value): (&str, &str)) -> bool {
         let wanted = match (property, value) {
             ("recordsize", "256K" | "1M" | "4M") => "large_blocks",
@@ -111,7 +111,7 @@ impl Features {
         self.is_enabled(wanted)
     }
 
-    /// Leaves out what is not allowed.
+    /// Leaves out values that are not allowed.
     pub(super) fn retain_allowed(&self, properties: &mut Vec<(String, String)>) {
         properties.retain(|(name, value)| self.allows_property((name, value)));
     }

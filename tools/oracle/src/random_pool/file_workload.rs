@@ -1,4 +1,4 @@
-//! Random work on the files of a file system. What is refused is left undone.
+//! Random work on the files of a file system. Refused changes are skipped.
 
 use engine::files::{File, FileType, Reason, Time};
 use engine::pool::OpenFileSystem;
@@ -55,7 +55,7 @@ pub(super) struct FileWorkload<'a> {
 type StepResult = engine::files::Result<()>;
 
 impl<'a> FileWorkload<'a> {
-    /// On what is there.
+    /// On existing files.
     pub(super) fn new(fs: OpenFileSystem, chance: &'a mut Random) -> Result<Self, RoundError> {
         let root = fs.reader().root().map_err(|error| format!("root: {error}"))?;
         let now = i64::try_from(START_TIME).unwrap_or(0);
@@ -167,7 +167,7 @@ impl<'a> FileWorkload<'a> {
     }
 
     fn random_location(&mut self) -> (ObjectId, Vec<u8>) {
-        // what is longer the manifest's own program cannot look at
+        // the manifest's own program cannot read longer paths
         let longest = self.fs.max_name_len().min(255);
         let length = random_element(self.random, &[1, 2, 5, 9, 20, 49, 50, 90, 200, longest]);
         let letters =
@@ -339,7 +339,7 @@ impl<'a> FileWorkload<'a> {
         if from.kind != FileType::File {
             return Ok(());
         }
-        // what is new has no blocks of another size yet
+        // a new file has no blocks of another size yet
         let to = if self.random.chance_percent(60) {
             let (dir, name) = self.random_location();
             let caller = self.next_credentials();
@@ -370,7 +370,7 @@ impl<'a> FileWorkload<'a> {
             .map(drop)
     }
 
-    /// Gives a file a POSIX ACL, or a directory one for what is made in it.
+    /// Gives a file a POSIX ACL, or a directory a default ACL.
     fn set_posix_acl(&mut self, to: &NamedFile) -> StepResult {
         let is_for_new = to.kind == FileType::Directory && self.random.chance_percent(60);
         let name: &[u8] =

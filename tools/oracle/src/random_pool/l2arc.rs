@@ -1,22 +1,22 @@
-//! Drives of the read cache: what a pool holds comes to lie on them, and is found there again.
+//! Cache drives: a pool's blocks are written to them, and are found again.
 
 use engine::files::{File, FileSystemReader, FileType};
 use engine::pool::Pool;
 
 use super::RoundError;
 
-/// Of each file so much is read.
+/// The bytes read of each file.
 const MAX_READ_BYTES: usize = 4 << 20;
 
-/// Reads what the file systems of a pool hold, from its cache drives where they have it; what they
-/// have not comes to lie there. Gives how many blocks came from them: none of them was wrong.
+/// Reads the files of a pool, from its cache drives where possible; the other blocks
+/// are written there. Returns the number of blocks from them: none of them was wrong.
 pub(super) fn read_all_files(held: &Pool, filesystems: &[String]) -> Result<u64, RoundError> {
     for name in filesystems {
         let fs = held.filesystem(name).map_err(|error| format!("{name}: {error}"))?;
         read_tree(held, fs.reader()).map_err(|error| format!("{name}: {error}"))?;
     }
     match held.status().caches.iter().find(|cache| cache.checksum_errors > 0) {
-        Some(cache) => Err(format!("{} gave what is wrong: {cache:?}", cache.name)),
+        Some(cache) => Err(format!("{} returned wrong blocks: {cache:?}", cache.name)),
         None => Ok(held.cache_counts().drive_hits),
     }
 }
@@ -48,7 +48,7 @@ fn read_file(file: &File) -> engine::files::Result<()> {
     Ok(())
 }
 
-/// How many blocks the logs of a pool's cache drives tell of.
+/// The number of blocks in the logs of a pool's cache drives.
 pub(super) fn l2arc_log_blocks(held: &Pool) -> u64 {
     // this finds them, and writes nothing
     held.feed_l2arc(0);

@@ -1,8 +1,8 @@
-//! Pools that our own engine makes, from a seed, for real OpenZFS to judge.
+//! Pools that our own engine makes, from a seed, for real OpenZFS to check.
 //!
-//! A [`Round`] is a random pool: its vdevs, its datasets, what happens to them and to their files.
-//! [`Round::create_pool`] carries it out on images in a folder; [`Round::modify_pool`] takes over what OpenZFS
-//! made of it meanwhile, and goes on.
+//! A [`Round`] is a random pool: its vdevs, its datasets, and the changes of them and of their
+//! files. [`Round::create_pool`] creates it on images in a folder; [`Round::modify_pool`] imports
+//! the pool after OpenZFS changed it, and changes it further.
 
 mod features;
 mod file_workload;
@@ -22,7 +22,7 @@ use sim::Random;
 use features::Features;
 use pool_workload::PoolWorkload;
 
-/// Why a round could not be carried out: what was tried, and what the engine said.
+/// The reason why a round failed: the operation, and the engine's error.
 pub type RoundError = String;
 
 /// The name of each round's pool.
@@ -67,7 +67,7 @@ impl Round {
         Random::new(mixed)
     }
 
-    /// Makes the pool on new images in a folder, and gives it up; tells what it is made of.
+    /// Creates the pool on new images in a folder, and exports it; returns its description.
     pub fn create_pool(&self, folder: &Path) -> Result<String, RoundError> {
         let mut chance = self.derive_seed(1);
         let own = self.feature_properties();
@@ -86,7 +86,7 @@ impl Round {
         );
         let mut held = made.map_err(|error| told(&error))?;
         if own.iter().any(|(name, _)| name.starts_with("feature@")) {
-            // OpenZFS says so each time
+            // OpenZFS prints this each time
             std::fs::write(folder.join("fewer"), "").map_err(|error| told(&error))?;
         }
         PoolWorkload::new(&held, &mut chance)
@@ -103,8 +103,8 @@ impl Round {
         Ok(format!("{about}, cut"))
     }
 
-    /// Has the cache drives of a pool hold what it holds, and says in its folder how many blocks
-    /// their logs tell of.
+    /// Fills the cache drives of a pool, and records in its folder the number of blocks
+    /// in their logs.
     fn fill_l2arc(self, mut held: Pool, folder: &Path) -> Result<Pool, RoundError> {
         let mut chance = self.derive_seed(3);
         let world = environment(&mut chance);
@@ -114,7 +114,8 @@ impl Round {
             import(&[folder.to_owned()], POOL, false, &world)
                 .map_err(|error| format!("hold: {error}"))
         };
-        // what was just written is in memory: only what is read from drives is offered to the cache
+        // recently written blocks are in memory: only blocks read from drives are offered to the
+        // cache
         held = again(held)?;
         PoolWorkload::new(&held, &mut chance)?.read_all_files()?;
         held = again(held)?;
@@ -124,8 +125,8 @@ impl Round {
         Ok(held)
     }
 
-    /// Takes the pool in a folder over, whose power was cut, with the keys of what is encrypted, and
-    /// gives it up: what was promised is replayed.
+    /// Imports the pool in a folder after a power cut, with the keys of encrypted datasets, and
+    /// exports it: its intent logs are replayed.
     pub fn replay_log(&self, folder: &Path) -> Result<(), RoundError> {
         let world = environment(&mut self.derive_seed(4));
         let how = ImportOptions { keys: read_keys(folder), ..ImportOptions::default() };
@@ -144,7 +145,7 @@ impl Round {
         let paths = [folder.to_owned()];
         let held = import(&paths, POOL, false, &world).map_err(|error| format!("hold: {error}"))?;
         let mut history = PoolWorkload::new(&held, &mut chance)?;
-        // OpenZFS's log of a cache drive leads to what is there, and that is right
+        // OpenZFS's log of a cache drive leads to existing blocks, and that is right
         let told = l2arc::l2arc_log_blocks(&held);
         let used = history.read_all_files()?;
         let filled =
@@ -157,14 +158,14 @@ impl Round {
     }
 }
 
-/// The file that says how many blocks the logs of a pool's cache drives tell of.
+/// The file with the number of blocks in the logs of a pool's cache drives.
 const LOG_BLOCKS_FILE: &str = "logged";
 
-/// Where the images of a pool lie that goes on after the power was cut in those of its folder.
+/// The images of a pool that continues after the power cut in those of its folder.
 pub const UNCUT_DIR: &str = "whole";
 
-/// Cuts the power after all that was done last was promised. What the drives hold then stays in the
-/// folder; the pool goes on elsewhere and is given up, to say what was promised.
+/// Cuts the power after the last changes were committed. The content of the drives then stays in
+/// the folder; the pool continues elsewhere and is exported, to record the committed state.
 fn cut_power(held: &Pool, chance: &mut Random, folder: &Path) -> Result<(), RoundError> {
     let mut history = PoolWorkload::new(held, chance)?;
     history.commit_to_log()?;
@@ -179,7 +180,7 @@ fn cut_power(held: &Pool, chance: &mut Random, folder: &Path) -> Result<(), Roun
     }
     let left = std::fs::read_dir(folder).map_err(told)?.flatten().map(|entry| entry.path());
     for drive in left.filter(|path| path.extension().is_some_and(|end| end == "img")) {
-        // spares and caches are no part of what was promised
+        // spares and caches are not part of the committed state
         let to = whole.join(drive.file_name().unwrap_or_default());
         if !to.exists() {
             copy_sparse(&drive, &to).map_err(told)?;
@@ -216,7 +217,7 @@ fn export_pool(held: &Pool, folder: &Path) -> Result<(), RoundError> {
     held.export().map_err(|error| format!("export: {error}"))
 }
 
-/// The keys of a pool's datasets, as the folder's list has them: what their files hold.
+/// The keys of a pool's datasets, from the folder's list: the content of their files.
 pub(crate) fn read_keys(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let text = std::fs::read_to_string(folder.join("keys")).unwrap_or_default();
     let parts = |line: &str| {
@@ -228,7 +229,7 @@ pub(crate) fn read_keys(folder: &Path) -> Vec<(String, Vec<u8>)> {
     text.lines().filter_map(parts).collect()
 }
 
-/// The world outside, from a seed.
+/// An environment, from a seed.
 fn environment(chance: &mut Random) -> Environment {
     let random = Mutex::new(Random::new(chance.next_u64()));
     let clock = Mutex::new(START_TIME);

@@ -9,15 +9,15 @@ use super::features::Features;
 use super::pool_workload::{random_encryption, random_properties};
 use super::{POOL, RoundError, random_element};
 
-/// Cache drives of a gigabyte and more keep a log of what they hold.
+/// Cache drives of a gigabyte and more keep a log of their blocks.
 const LOGGED_CACHE_SIZE: u64 = 1200 << 20;
 
 /// A pool that is to be made.
 pub(super) struct PoolSpec {
     pub(super) new_pool: NewPool,
-    /// What it is, in a line.
+    /// A description in one line.
     pub(super) description: String,
-    /// Whether it has a cache drive that keeps a log of what it holds.
+    /// Whether it has a cache drive that keeps a log of its blocks.
     pub(super) has_l2arc_log: bool,
     /// The key of its topmost file system, if that is encrypted.
     pub(super) key: Option<Vec<u8>>,

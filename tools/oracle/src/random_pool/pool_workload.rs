@@ -1,4 +1,4 @@
-//! What happens to a pool: datasets come, change and go.
+//! Changes of a pool: datasets are created, changed and destroyed.
 
 use engine::dataset::DatasetQuery;
 use engine::files::{FileType, Reason, Time};
@@ -33,12 +33,12 @@ const RECORDSIZE: [&str; 11] =
 const DNODESIZE: [&str; 7] = ["legacy", "auto", "1k", "2k", "4k", "8k", "16k"];
 const DEDUP: [&str; 7] =
     ["on", "sha256", "sha256,verify", "sha512", "skein", "blake3", "edonr,verify"];
-/// What is chosen when a file system is made: of each, in how many of a hundred cases, and values.
+/// The choices for a new file system: of each, its percentage, and its values.
 const NAME_PROPERTIES: [(u64, &str, &[&str]); 2] = [
     (15, "normalization", &["formC", "formD", "formKC", "formKD"]),
     (15, "casesensitivity", &["insensitive", "mixed"]),
 ];
-/// What datasets may take, and what owners may in them.
+/// Quotas of datasets, and of owners in them.
 const QUOTAS: [(&str, &str); 10] = [
     ("quota", "60M"),
     ("refquota", "50M"),
@@ -51,7 +51,7 @@ const QUOTAS: [(&str, &str); 10] = [
     ("groupobjquota@4000000001", "300"),
     ("projectobjquota@7", "none"),
 ];
-/// Of each: in how many of a hundred cases a dataset has it, and its values.
+/// Of each property: the percentage of datasets that have it, and its values.
 const PROPERTIES: [(u64, &str, &[&str]); 14] = [
     (15, "dedup", &DEDUP),
     (80, "compression", &COMPRESSION),
@@ -136,7 +136,7 @@ pub(super) fn encryption_keys(held: &Pool) -> Result<Vec<fixtures::Key>, RoundEr
     Ok(roots.into_iter().map(key).collect())
 }
 
-/// A pool, and what is in it.
+/// A pool, and its datasets.
 pub(super) struct PoolWorkload<'a> {
     pool: &'a Pool,
     random: &'a mut Random,
@@ -204,7 +204,7 @@ impl<'a> PoolWorkload<'a> {
         self.run_steps(2, 12)
     }
 
-    /// What comes after others had the pool.
+    /// The workload after OpenZFS had the pool.
     pub(super) fn modify(&mut self) -> Result<(), RoundError> {
         self.run_steps(3, 8)
     }
@@ -214,8 +214,8 @@ impl<'a> PoolWorkload<'a> {
         super::l2arc::read_all_files(self.pool, &self.filesystems)
     }
 
-    /// The end of a life that is cut short: what is done now is in no group, and all of it is
-    /// promised. Where nobody keeps promises (sync=disabled) nothing is done.
+    /// The last changes before a power cut: they are in no txg, and all are committed. With
+    /// sync=disabled nothing is done.
     pub(super) fn commit_to_log(&mut self) -> Result<(), RoundError> {
         self.refresh_datasets()?;
         let keeps = self.datasets_with_property("sync", |value| value != "disabled")?;
@@ -223,7 +223,7 @@ impl<'a> PoolWorkload<'a> {
         filesystems.retain(|name| keeps.contains(name));
         let told = |name: &str, why: &dyn std::fmt::Display| format!("{name}: promise: {why}");
         for name in &filesystems {
-            // the first promise takes a group, in which the log comes to be
+            // the first commit waits for a txg, which creates the log
             let fs = self.pool.filesystem(name).map_err(|error| told(name, &error))?;
             fs.fsync(None).map_err(|error| told(name, &error))?;
             self.run_file_workload(name, 1)?;
@@ -245,7 +245,7 @@ impl<'a> PoolWorkload<'a> {
         Ok(())
     }
 
-    /// The datasets of which a property has such a value.
+    /// The datasets with this value of a property.
     fn datasets_with_property(
         &self,
         property: &str,
@@ -427,7 +427,7 @@ impl<'a> PoolWorkload<'a> {
         done.map_err(|error| format!("change-key {}: {error}", new.name))
     }
 
-    /// Those that have a key of their own below others that are encrypted may lose it.
+    /// Encryption roots below an encrypted parent may inherit its key.
     fn inherit_key(&mut self, name: &str) -> Result<(), RoundError> {
         ignore_refusal(&format!("change-key -i {name}"), self.pool.inherit_key(name))
     }
@@ -545,7 +545,7 @@ fn random_name(chance: &mut Random, of: &[String]) -> Option<String> {
     of.get(usize::try_from(chance.next_below(count)).ok()?).cloned()
 }
 
-/// What users may not do is refused; anything else is trouble.
+/// Operations forbidden for users are refused; any other error is a failure.
 fn ignore_refusal(what: &str, done: engine::Result<()>) -> Result<(), RoundError> {
     use engine::Error::{DamagedPool, Suspended, Unreadable};
     match done {

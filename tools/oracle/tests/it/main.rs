@@ -1,4 +1,4 @@
-//! Rounds: random pools from real OpenZFS in a VM, and what we read of them.
+//! Rounds: random pools from real OpenZFS in a VM, and our reading of them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -93,14 +93,14 @@ fn recipes_are_reproducible_and_valid() {
     run_successfully(Command::new("bash").arg("-n").arg(path));
 }
 
-/// So many pools at most go through a VM at one start of it.
+/// The most pools in a VM at one start of it.
 const MAX_POOLS_PER_VM: usize = 10;
 
-/// So many VMs run at a time: in each, most of the time one thing after the other is done.
+/// The most VMs at a time: each does mostly one thing after the other.
 const PARALLEL_VMS: usize = 2;
 
-/// `ROUNDS` pools (10) of ours from `SEED` (the time), from number `FIRST` (0) on: OpenZFS judges each
-/// and goes on with it, and we take it back.
+/// `ROUNDS` pools (10) of ours from `SEED` (the time), from number `FIRST` (0) on: OpenZFS checks
+/// each and changes it, and we import it again.
 #[test]
 #[ignore = "long: OpenZFS goes on with our pools in a VM, half a minute or more each"]
 fn openzfs_imports_and_modifies_our_pools() {
@@ -139,7 +139,7 @@ fn openzfs_imports_and_modifies_our_pools() {
     assert!(wrong.is_empty(), "SEED={seed}: {replay}\n{}", wrong.join("\n"));
 }
 
-/// Hundreds of commands: what real OpenZFS refuses we refuse, what it takes we take, and where it
+/// Hundreds of commands: we refuse the same commands as real OpenZFS, and where it
 /// matters both print the same.
 #[test]
 #[ignore = "long: commands are given in a VM, and mounted for; takes root"]
@@ -165,7 +165,7 @@ fn commands_behave_as_in_openzfs() {
     let arguments = ["/ram/d", "/ram/m", "/share/openzfs"].map(str::to_owned);
     vm.run_script(&share, &[], &words, &arguments).unwrap_or_else(|why| panic!("{why}"));
     let lines = |path: PathBuf| {
-        let text = std::fs::read_to_string(path).expect("what came of each");
+        let text = std::fs::read_to_string(path).expect("the results of the commands");
         text.lines().map(str::to_owned).collect::<Vec<_>>()
     };
     let (ours, theirs) = (lines(scratch.join("ours")), lines(share.join("openzfs")));
@@ -177,7 +177,7 @@ fn commands_behave_as_in_openzfs() {
     let _ = std::fs::remove_dir_all(&scratch);
 }
 
-/// The same without OpenZFS between the two halves: `zdb` alone judges.
+/// The same without OpenZFS between the two halves: `zdb` alone checks.
 #[test]
 fn zdb_accepts_our_random_pools() {
     // one has a cache drive with a log, the one before the last lacks features, the last has a file of
@@ -212,7 +212,7 @@ fn find_pool_error(round: Round) -> Option<String> {
             None => Ok(()),
         };
         if round.has_power_cut() {
-            // what is encrypted needs its key for that
+            // encrypted datasets need their keys for that
             round.replay_log(&folder)?;
         }
         judged("made")?;

@@ -1,4 +1,4 @@
-//! What a storm may do to drives, and what it may not.
+//! The possible and the impossible effects of power cuts and faults.
 
 use device::{Device, MemoryDevice};
 use proptest::prelude::*;
@@ -114,7 +114,7 @@ fn each_fault_has_its_documented_effect() {
 }
 
 proptest! {
-    /// The sweep that goes on from cut to cut gives what a new one would.
+    /// The sweep from cut to cut gives the same as a new one.
     #[test]
     fn cuts_follow_from_the_journal_alone(
         requests in prop::collection::vec((0_usize..3, 0_u64..100, 1_usize..3000, any::<bool>()), 1..40),
@@ -143,7 +143,7 @@ proptest! {
         let written = storm.journal().events(0).into_iter();
         let writes = written.filter(|event| matches!(event.kind, EventKind::Write { .. })).count();
         prop_assert_eq!(writes, requests.len());
-        // a storm goes on from what a cut has left
+        // a run continues on the drives after a cut
         let left = storm.journal().cut_power(usize::MAX, 1);
         let next = DiskArray::from_memory(left.clone());
         prop_assert!(next.disks()[0].memory().bytes() == left[0].bytes());

@@ -1,4 +1,4 @@
-//! Drives that fail while a workload runs: the pool goes on while redundancy lasts, and is
+//! Drives that fail while a workload runs: the pool works while redundancy lasts, and is
 //! suspended with nothing lost when it does not.
 
 use sim::{DiskArray, Fault, Random};
@@ -18,7 +18,7 @@ fn random_fault(chance: &mut Random) -> Fault {
     }
 }
 
-/// Puts a fault on one drive from some operation of a long workload on, and takes it away again
+/// Sets a fault on one drive from some operation of a long workload on, and removes it
 /// at another.
 fn inject_temporary_fault(seed: u64, disk: usize) -> impl Fn(usize, &DiskArray) {
     let mut chance = Random::new(seed);

@@ -1,5 +1,5 @@
-//! Pools of OpenZFS, taken over, changed, and cut. `POOLHOUSE_CUTS` says how many times each, in the
-//! long test, `POOLHOUSE_SEED` where chance begins.
+//! Pools of OpenZFS, imported, changed, and cut. `POOLHOUSE_CUTS` gives the number of cuts of each
+//! in the long test, `POOLHOUSE_SEED` the start of the random numbers.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -37,7 +37,7 @@ fn import_fixture(fixture: &Fixture, seed: u64, dirty: u64) -> Result<Option<For
     ForeignPool::new(fixture.pool_name(), drives, seed, dirty)
 }
 
-/// Cuts a pool so many times; gives whether it could be taken over, and files of it removed.
+/// Cuts a pool this many times; returns whether it could be imported, and files of it removed.
 fn verify_cuts(fixture: &Fixture, cuts: u64, seed: u64) -> Result<bool, String> {
     let failed = |why| format!("{}, seed {seed}: {why}", fixture.name);
     let Some(taken) = import_fixture(fixture, seed, ONE_TXG_MAX_DIRTY).map_err(failed)? else {
@@ -54,7 +54,7 @@ fn verify_cuts(fixture: &Fixture, cuts: u64, seed: u64) -> Result<bool, String> 
     Ok(taken.removed_file_count() > 0)
 }
 
-/// Cuts each pool so many times.
+/// Cuts each pool this many times.
 fn verify_all_fixtures(cuts: u64) {
     let seed = env_number("POOLHOUSE_SEED").unwrap_or(0);
     let all: Vec<Fixture> = fixtures::all().collect();
@@ -64,7 +64,7 @@ fn verify_all_fixtures(cuts: u64) {
         while let Some(fixture) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
             match verify_cuts(fixture, cuts, seed) {
                 Ok(true) => drop(changed.fetch_add(1, Ordering::Relaxed)),
-                Ok(false) => println!("{}: not taken over, or not changed", fixture.name),
+                Ok(false) => println!("{}: not imported, or not changed", fixture.name),
                 Err(why) => failures.lock().unwrap().push(why),
             }
         }
@@ -82,7 +82,7 @@ fn openzfs_pools_survive_power_cuts() {
     verify_all_fixtures(4);
 }
 
-/// What a log shares is wanted by it until it has been done again: other logs remove the files that the
+/// Blocks that a log shares stay until its replay: other logs remove the files that the
 /// blocks are from.
 #[test]
 fn block_cloning_logs_survive_cuts_during_replay() {
@@ -90,7 +90,7 @@ fn block_cloning_logs_survive_cuts_during_replay() {
     let names = ["clones-promised", "clones-claimed"];
     for (name, dirty) in names.into_iter().flat_map(|name| [(name, ONE_TXG_MAX_DIRTY), (name, 1)]) {
         let taken =
-            import_fixture(&fixtures::load(name), 1, dirty).unwrap().expect("it can be taken over");
+            import_fixture(&fixtures::load(name), 1, dirty).unwrap().expect("it can be imported");
         for at in (0..taken.import_cut_point_count())
             .step_by((taken.import_cut_point_count() / 25).max(1))
         {

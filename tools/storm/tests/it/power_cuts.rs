@@ -1,5 +1,5 @@
-//! Cuts of short and of long workloads. `POOLHOUSE_CUTS` says how many, `POOLHOUSE_SEED` where
-//! chance begins.
+//! Cuts of short and of long workloads. `POOLHOUSE_CUTS` gives their number, `POOLHOUSE_SEED` the
+//! start of the random numbers.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ fn base_pools() -> Vec<(PoolLayout, BasePool)> {
     PoolLayout::ALL.map(|shape| (shape, shape.create_base().unwrap())).into()
 }
 
-/// Makes so many cuts of a workload, at moments of all of it and in all ways, or at each moment.
+/// Makes this many cuts of a workload, at random moments and in all ways, or at each moment.
 fn verify_cuts(
     shape: PoolLayout,
     base: &BasePool,
@@ -62,7 +62,7 @@ fn run_workloads(work: &[(usize, Workload, u64)]) {
     assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), shown.join("\n"));
 }
 
-/// Workloads for so many cuts: three of four are short ones, spread over all that there are.
+/// Workloads for this many cuts: three of four are short ones, spread over all of them.
 fn workloads(cuts: u64, each: u64) -> Vec<(usize, Workload, u64)> {
     let seed = env_number("POOLHOUSE_SEED").unwrap_or(0);
     let mut chance = Random::new(seed);
@@ -71,7 +71,7 @@ fn workloads(cuts: u64, each: u64) -> Vec<(usize, Workload, u64)> {
     let short = |index: u64| {
         Workload::Short((seed + index * Workload::SHORT_COUNT / shorts) % Workload::SHORT_COUNT)
     };
-    // by chance and not in turn, lest each kind meet every other shape only
+    // at random, because in turn each kind would meet every other shape only
     let long = |_| {
         let kind = match chance.next_below(4) {
             0 => Workload::Long,
@@ -85,8 +85,8 @@ fn workloads(cuts: u64, each: u64) -> Vec<(usize, Workload, u64)> {
     (0..).zip(all).map(|(index, workload)| (index, workload, each)).collect()
 }
 
-/// What no record tells waited for its group, and what was done after it was in the log already when
-/// the power failed: after the replay, later changes were there and earlier ones were not.
+/// Changes without log record waited for their txg, and later changes were in the log already when
+/// the power failed: the replay then had later changes without earlier ones.
 #[test]
 fn unlogged_changes_precede_later_logged_changes() {
     verify_fixed_cuts(&[
@@ -127,7 +127,7 @@ fn synced_data_survives_many_power_cuts() {
     run_workloads(&workloads(env_number("POOLHOUSE_CUTS").unwrap_or(200_000), 50));
 }
 
-/// What a group freed is not used again before two more are on the drives: so far back everything is
+/// Space freed in a txg is not reused before two more are on the drives: so far back everything is
 /// there, whatever was done since.
 #[test]
 fn pool_rewinds_by_one_or_two_txgs() {
@@ -173,7 +173,7 @@ fn verify_fixed_cuts(texts: &[&str]) {
     }
 }
 
-/// A promise was on one side of a mirror and not on the other when the power failed.
+/// A log block was on one child of a mirror and not on the other when the power failed.
 #[test]
 fn half_mirrored_log_record_is_not_damage() {
     verify_fixed_cuts(&[
@@ -196,10 +196,10 @@ fn outdated_devices_are_not_missing() {
     ]);
 }
 
-/// A snapshot of the present state had the root block of a head of the checkpoint, whose log only the
-/// checkpoint had any more.
+/// A snapshot of the present state had the root block of a head of the checkpoint, whose log only
+/// the checkpoint still had.
 #[test]
-fn logs_of_a_checkpoint_are_no_leaks() {
+fn logs_of_a_checkpoint_are_not_leaks() {
     verify_fixed_cuts(&["degraded:k2458742573:2877:10050760091087770724"]);
     let (run, _) = reproduce_run("raidz1:k879159712:0:0");
     assert!(run.verify_rewind(1, 10_619_068_946_664_148_859).unwrap());

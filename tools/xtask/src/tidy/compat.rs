@@ -1,4 +1,5 @@
-//! Tables that promise something name the tests that prove it, and the files that keep it: these exist.
+//! Tables of guarantees name the tests that prove them, and the files that implement them: these
+//! exist.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,9 +1,9 @@
-//! Rules for the dictionary: a drawn structure is contiguous, and says where it was learnt.
+//! Rules for the crate `ondisk`: a drawn structure is contiguous, and names its source.
 //!
 //! A drawing is a table in a doc comment whose first line begins with `offset size`. Each row's
 //! offset is the end of the row before it, as far as both are plain numbers; a last row of one
 //! number is the size of the whole. A row whose field begins with `or` shows other bytes of the
-//! same place, and rows may leave off the table where what follows has no fixed place.
+//! same offset. The table may end where the next field has no fixed offset.
 
 use super::SourceFile;
 use crate::Violation;
@@ -41,9 +41,9 @@ pub(crate) fn check(file: &SourceFile) -> Vec<Violation> {
 enum Row {
     /// A field at a known place; of unknown size if the size is in words.
     Field { offset: u64, size: Option<u64> },
-    /// The row begins with something like a place that is no number, or shows the same bytes again.
+    /// The row begins with something like a place that is not a number, or shows the same bytes again.
     UnknownPlace,
-    /// The row before goes on.
+    /// A continuation of the row before.
     Continuation,
 }
 

@@ -8,7 +8,7 @@ const VAGUE_WORDS: [&str; 6] = ["util", "utils", "helper", "helpers", "manager",
 pub(crate) fn check(file: &SourceFile) -> Option<Violation> {
     let parts = file.path.trim_end_matches(".rs").split(['/', '_']);
     let empty = parts.into_iter().find(|part| VAGUE_WORDS.contains(part))?;
-    Some(Violation::new(&file.path, format!("`{empty}` names no concept: say what it is about")))
+    Some(Violation::new(&file.path, format!("`{empty}` names no concept: name its subject")))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The ratchet: what was too long when the rule came may stay so, but may not grow.
+//! The ratchet: sizes beyond a limit when the rule was added may stay, but may not grow.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ const HEADER: &str = "\
 # in the commit.
 ";
 
-/// What is measured.
+/// The kind of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LimitKind {
     /// Lines of a function, at most 70.
@@ -55,10 +55,10 @@ impl fmt::Display for LimitKind {
     }
 }
 
-/// Kind, file and item, and how large it is; only what is over the limit.
+/// Kind, file and item, with the size; only those over the limit.
 pub(crate) type Sizes = BTreeMap<(LimitKind, String, String), usize>;
 
-/// What the ratchet allows.
+/// The allowed sizes.
 pub(crate) fn load(root: &Path) -> Result<Sizes, Vec<Violation>> {
     let text = std::fs::read_to_string(root.join(FILE)).unwrap_or_default();
     parse(&text).map_err(|line| vec![Violation::new(FILE, format!("not understood: {line}"))])
@@ -77,7 +77,7 @@ fn parse(text: &str) -> Result<Sizes, String> {
         .collect()
 }
 
-/// What is over the limit and not allowed, and what is allowed without need.
+/// Sizes over the limit that are not allowed, and unneeded allowances.
 pub(crate) fn check(allowed: &Sizes, sizes: &Sizes) -> Vec<Violation> {
     let grown = sizes.iter().filter(|(key, size)| allowed.get(key).is_none_or(|most| size > &most));
     let grown = grown.map(|((kind, file, item), size)| {
@@ -91,7 +91,7 @@ pub(crate) fn check(allowed: &Sizes, sizes: &Sizes) -> Vec<Violation> {
     grown.chain(loose).collect()
 }
 
-/// Writes the ratchet with every size at what it is now, where that is less.
+/// Writes the ratchet with every size at its present value, if that is less.
 pub(crate) fn tighten(root: &Path, sizes: &Sizes) -> Result<(), Vec<Violation>> {
     let allowed = load(root)?;
     let kept = allowed.into_iter().filter_map(|(key, most)| {
@@ -101,7 +101,7 @@ pub(crate) fn tighten(root: &Path, sizes: &Sizes) -> Result<(), Vec<Violation>> 
     write(root, &kept.collect())
 }
 
-/// Writes the ratchet with every size at what it is now, whatever it was.
+/// Writes the ratchet with every size at its present value.
 pub(crate) fn write(root: &Path, sizes: &Sizes) -> Result<(), Vec<Violation>> {
     let lines =
         sizes.iter().map(|((kind, file, item), size)| format!("{kind} {file} {item} {size}\n"));

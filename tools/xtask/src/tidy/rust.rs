@@ -23,7 +23,7 @@ const ENVIRONMENT_CALLS: [&str; 7] = [
     "Command::new",
 ];
 
-/// Checks a file; what is too long or too bare goes to `sizes`, for the ratchet to judge.
+/// Checks a file; functions and files over a limit are added to `sizes`, for the ratchet.
 pub(crate) fn check(file: &SourceFile, sizes: &mut Sizes) -> Vec<Violation> {
     let parsed = match syn::parse_file(&file.text) {
         Ok(parsed) => parsed,
@@ -174,10 +174,13 @@ impl<'ast> Visit<'ast> for RuleVisitor<'_> {
     fn visit_macro(&mut self, item: &'ast syn::Macro) {
         let name = item.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
         if DEBUG_MACROS.contains(&name.as_str()) {
-            self.report(item.span(), format!("{name}! is for the desk, not for the house"));
+            self.report(item.span(), format!("{name}! is for debugging only: remove it"));
         }
         if PRINT_MACROS.contains(&name.as_str()) && !self.file.may_print {
-            self.report(item.span(), format!("{name}! below the house: return it instead"));
+            self.report(
+                item.span(),
+                format!("{name}! below the printing floor: return it instead"),
+            );
         }
         visit::visit_macro(self, item);
     }

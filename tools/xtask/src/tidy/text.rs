@@ -1,19 +1,20 @@
-//! Rules for lines: how long they are, and a header that says what the file is for.
+//! Rules for lines: their length, and a header that describes the file.
 //!
-//! rustfmt keeps code within 100 columns. What it leaves alone (drawings, tables in macros) may
-//! have 130; a sentence for the user stays on one line, however long, so that a search finds it.
+//! rustfmt keeps code within 100 columns. Lines that it leaves alone (drawings, tables in macros)
+//! may have 130; a sentence for the user stays on one line, however long, so that a search finds
+//! it.
 
 use super::SourceFile;
 use crate::Violation;
 
 const MAX_COLUMNS: usize = 130;
-/// A literal of so many characters is a sentence.
+/// A literal of this many characters is a sentence.
 const MIN_SENTENCE_LEN: usize = 60;
 
 pub(crate) fn check(file: &SourceFile) -> Vec<Violation> {
     let mut violations = Vec::new();
     if !has_header(&file.text) {
-        let what = "begins with no `//!` header that says what the file is for";
+        let what = "begins with no `//!` header that describes the file";
         violations.push(Violation::new(&file.path, what));
     }
     if file.is_generated {

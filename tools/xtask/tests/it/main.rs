@@ -1,14 +1,10 @@
-//! The rules of the house, as tests.
+//! The rules of the repository, as tests.
 
 use xtask::{Violation, floors, format_book, format_violations, picture, root, tidy};
 
 fn assert_no_violations(result: Result<(), Vec<Violation>>) {
     if let Err(violations) = result {
-        panic!(
-            "{} rule(s) of the house not kept:\n{}",
-            violations.len(),
-            format_violations(&violations)
-        );
+        panic!("{} broken rule(s):\n{}", violations.len(), format_violations(&violations));
     }
 }
 

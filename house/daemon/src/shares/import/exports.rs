@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! # comment
-//! DIRECTORY [-OPTIONS] CLIENT[(OPTIONS)]...     a line that ends with \ goes on in the next one
+//! DIRECTORY [-OPTIONS] CLIENT[(OPTIONS)]...     a line that ends with \ continues in the next one
 //! "/with space"  /with\040space                 names with spaces
 //! ```
 //!
@@ -109,7 +109,7 @@ fn split_words(line: &str) -> Result<Vec<String>, String> {
             '\\' => {
                 let digits: String = (0..3).filter_map(|_| chars.next()).collect();
                 let code = u8::from_str_radix(&digits, 8).ok().filter(u8::is_ascii);
-                word.push(char::from(code.ok_or(format!("\\{digits} is no octal number"))?));
+                word.push(char::from(code.ok_or(format!("\\{digits} is not an octal number"))?));
             }
             c if c.is_whitespace() && !is_quoted => {
                 if !word.is_empty() {
@@ -142,7 +142,7 @@ fn client_options<'a>(
     let mut options = ClientOptions { writes: false, settings };
     for word in lists.flat_map(|list| list.split(',')).map(str::trim).filter(|it| !it.is_empty()) {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
-        let id = || value.parse().map_err(|_| format!("{word}: a number is wanted"));
+        let id = || value.parse().map_err(|_| format!("{word}: a number is expected"));
         let settings = &mut options.settings;
         match name {
             "rw" => options.writes = true,
@@ -168,7 +168,7 @@ fn client_options<'a>(
     Ok(options)
 }
 
-/// The network of a client as `[[share]]` has it.
+/// The network of a client in the form of `[[share]]`.
 fn network_of(host: &str) -> Result<String, String> {
     if host.is_empty() || host == "*" {
         return Ok("*".to_owned());

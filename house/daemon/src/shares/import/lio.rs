@@ -83,7 +83,10 @@ pub(super) fn parse(text: &str) -> Found {
     let SavedConfig { storage_objects, targets } = match serde_json::from_str(text) {
         Ok(config) => config,
         Err(why) => {
-            return vec![Err(("the file".to_owned(), format!("it is no saveconfig.json: {why}")))];
+            return vec![Err((
+                "the file".to_owned(),
+                format!("it is not a saveconfig.json: {why}"),
+            ))];
         }
     };
     let mut found = Vec::new();
@@ -107,7 +110,7 @@ fn check_tpg(target: &Target, tpg: &Tpg) -> Result<(), String> {
             .iter()
             .any(|acl| acl.chap_userid.as_ref().is_some_and(|it| !it.is_empty()));
     if target.fabric != "iscsi" {
-        return Err(format!("its fabric is {}, and iscsi alone can be taken over", target.fabric));
+        return Err(format!("its fabric is {}, and only iscsi can be imported", target.fabric));
     }
     if has_chap {
         return Err(CHAP_NOT_COPIED.to_owned());

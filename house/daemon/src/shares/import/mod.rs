@@ -1,4 +1,4 @@
-//! Shares of other servers, taken over from their configuration files.
+//! Imports shares of other servers from their configuration files.
 //!
 //! ```text
 //! /etc/exports             NFS of the kernel       exports
@@ -9,8 +9,8 @@
 //! config.json              nvmet (nvmetcli)        nvmet
 //! ```
 //!
-//! A share is taken over only if it admits no more clients and users than before. Otherwise it is skipped, with a
-//! sentence that says what to do by hand.
+//! A share is imported only if it admits no more clients and users than before. Otherwise it is
+//! skipped, with a sentence about the manual steps.
 
 mod exports;
 mod lio;
@@ -43,18 +43,18 @@ struct FoundShare {
     path: PathBuf,
     /// Fields of `[[share]]` with their values in TOML.
     options: Vec<(String, String)>,
-    /// Options of the other server that change nothing about who may do what.
+    /// Options of the other server that do not affect access rights.
     ignored: Vec<String>,
 }
 
-/// A share that cannot be taken over: its place in the file, and a sentence.
+/// A share that cannot be imported: its place in the file, and a sentence.
 type Skipped = (String, String);
 
 /// The shares of a file.
 type Found = Vec<Result<FoundShare, Skipped>>;
 
-/// Plans to take over the shares of a file. `entries`: those of the configuration. Returns the calls that add them,
-/// and the report to the user.
+/// Plans to import the shares of a file. `entries`: those of the configuration. Returns the calls
+/// that add them, and the report to the user.
 pub(crate) fn plan_import(
     format: ShareFileFormat,
     text: &str,
@@ -141,7 +141,7 @@ fn volume_of(path: &Path, datasets: &[DatasetFacts]) -> Result<String, String> {
     let found = name.and_then(|name| datasets.iter().find(|it| it.is_volume && it.name == name));
     found.map(|it| it.name.clone()).ok_or_else(|| {
         format!(
-            "'{}' is no volume of an imported pool ({VOLUME_DEVICES}/POOL/NAME)",
+            "'{}' is not a volume of an imported pool ({VOLUME_DEVICES}/POOL/NAME)",
             path.display()
         )
     })

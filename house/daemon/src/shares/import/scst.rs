@@ -115,7 +115,7 @@ fn read_target<'a>(
     target: &'a Block,
 ) -> Result<(Vec<&'a Block>, Vec<&'a str>), String> {
     if driver != "iscsi" {
-        return Err(format!("its driver is {driver}, and iscsi alone can be taken over"));
+        return Err(format!("its driver is {driver}, and only iscsi can be imported"));
     }
     if ["IncomingUser", "OutgoingUser"].iter().any(|user| target.all(user).next().is_some()) {
         return Err(CHAP_NOT_COPIED.to_owned());

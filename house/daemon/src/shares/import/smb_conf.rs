@@ -3,7 +3,7 @@
 //! ```text
 //! [global]             defaults of all shares
 //! [NAME]
-//!   option = value     ; or # begins a comment line; a line that ends with \ goes on in the next one
+//!   option = value     ; or # begins a comment line; a line that ends with \ continues in the next one
 //! ```
 //!
 //! Names of options have neither case nor spaces, and several have synonyms.
@@ -16,7 +16,7 @@ use api::Protocol;
 use super::{Found, FoundShare, Skipped, field, quoted, quoted_list};
 use crate::shares::networks::parse_networks;
 
-/// Sections that are no shares of directories.
+/// Sections that are not shares of directories.
 const SPECIAL: [&str; 4] = ["global", "homes", "printers", "print$"];
 /// Synonyms of options, and the names that count here. Spaces are removed.
 #[rustfmt::skip] // a table
@@ -25,8 +25,8 @@ const SYNONYMS: [(&str, &str); 9] = [
     ("browsable", "browseable"), ("public", "guestok"), ("allowhosts", "hostsallow"),
     ("denyhosts", "hostsdeny"), ("validuser", "validusers"), ("casesignames", "casesensitive"),
 ];
-/// Options that narrow who may do what, or that change whose rights clients have. A share with one of them is not
-/// taken over.
+/// Options that restrict access, or that change whose rights clients have. A share with one of them
+/// is not imported.
 #[rustfmt::skip] // a table
 const RESTRICTIVE: [&str; 12] = [
     "invalidusers", "readlist", "writelist", "adminusers", "hostsdeny", "forceuser", "forcegroup",
@@ -92,7 +92,7 @@ fn read_share(name: &str, own: Options, defaults: &Options) -> Result<FoundShare
     let origin = format!("[{name}]");
     let skip = |why: &str| (origin.clone(), why.to_owned());
     if SPECIAL.iter().any(|special| special.eq_ignore_ascii_case(name)) {
-        return Err(skip("it is no share of one directory"));
+        return Err(skip("it is not a share of one directory"));
     }
     let ignored = own.keys().filter(|it| !KNOWN.contains(&it.as_str())).cloned().collect();
     // options of [global] are the defaults of all shares

@@ -15,7 +15,7 @@ use api::Protocol;
 use super::{CHAP_NOT_COPIED, Found, FoundShare, Skipped, field, quoted, quoted_list};
 use crate::shares::networks::parse_networks;
 
-/// Options that change nothing about who may do what.
+/// Options that do not affect access rights.
 #[rustfmt::skip] // a table
 const IGNORED: [&str; 9] = [
     "write-cache", "vendor_id", "product_id", "product_rev", "scsi_id", "scsi_sn", "driver", "bs-type",

@@ -96,7 +96,7 @@ fn smb_conf_becomes_smb_shares() {
     let backups =
         "[tm]\npath = /tank/a\nread only = no\nvalid users = anna\nfruit:time machine = yes";
     assert_eq!(options(backups)[2], "time_machine = true");
-    // nobody may write without an option that says so
+    // without an option that grants it, writing is forbidden
     assert_eq!(options("[a]\npath = /tank/a")[1], "read_only = true");
 }
 
@@ -109,7 +109,7 @@ fn smb_shares_that_would_admit_others_are_skipped() {
         ("[a]\npath = /tank/a\nhosts allow = nas.lan", "'nas.lan'"),
         ("[a]\npath = /tank/%U", "variable"),
         ("[a]\nguest ok = yes", "no path"),
-        ("[homes]\nread only = no", "no share of one directory"),
+        ("[homes]\nread only = no", "not a share of one directory"),
         ("[a]\npath = /tank/a\nfruit:time machine = yes", "belongs to one user"),
     ] {
         let reason = reason(ShareFileFormat::SmbConf, text);
@@ -169,7 +169,7 @@ fn tgt_and_lio_become_iscsi_shares() {
     );
     for (format, text, why) in [
         (ShareFileFormat::TargetsConf, tgt.replace("write-cache on", "incominguser a b"), "CHAP"),
-        (ShareFileFormat::TargetsConf, tgt.replace("tank/disk", "tank/none"), "no volume"),
+        (ShareFileFormat::TargetsConf, tgt.replace("tank/disk", "tank/none"), "not a volume"),
         (ShareFileFormat::TargetsConf, tgt.replace("</target>", ""), "</target> is missing"),
         (
             ShareFileFormat::Lio,
@@ -177,7 +177,7 @@ fn tgt_and_lio_become_iscsi_shares() {
             "CHAP",
         ),
         (ShareFileFormat::Lio, lio.replace("/block/d", "/block/e"), "device is not in the file"),
-        (ShareFileFormat::Lio, "{".to_owned(), "no saveconfig.json"),
+        (ShareFileFormat::Lio, "{".to_owned(), "not a saveconfig.json"),
     ] {
         let reason = reason(format, &text);
         assert!(reason.contains(why), "{text}: {reason}");

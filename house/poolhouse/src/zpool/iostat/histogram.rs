@@ -11,7 +11,7 @@ use crate::table::escape_control;
 /// log2 of the bytes of the first bucket of sizes.
 const MIN_SIZE_SHIFT: u32 = 9;
 
-/// Of what a histogram is.
+/// The quantity of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HistogramKind {
     /// How long requests took.
@@ -39,7 +39,7 @@ impl HistogramKind {
                     if table.len() <= row {
                         table.resize(row + 1, [0; 3]);
                     }
-                    // a drive that was opened anew counts from 0 again
+                    // a reopened drive counts from 0 again
                     table[row][column] += count.checked_sub(past).unwrap_or(*count);
                 }
             }

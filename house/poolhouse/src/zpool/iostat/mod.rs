@@ -1,7 +1,9 @@
-//! `poolhouse zpool iostat`: what the drives of pools do, as rates between two readings of their counts.
+//! `poolhouse zpool iostat`: the I/O of pools' drives, as rates between two readings of their
+//! counters.
 //!
-//! A vdev shows the sum of its drives, parity and copies included. The drives are asked by threads at
-//! once, without queues of classes, so columns that OpenZFS has for its queues show `-`.
+//! A vdev shows the sum of its drives, parity and copies included. The drives are accessed by
+//! threads directly, without queues of classes, so columns that OpenZFS has for its queues show
+//! `-`.
 
 mod histogram;
 mod rates;
@@ -20,7 +22,7 @@ use crate::daemon::DaemonArgs;
 use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::print;
 
-/// Show what the drives of pools do
+/// Show I/O statistics of pools
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Without an interval it shows the mean since the pool was imported. The first of several
@@ -28,9 +30,9 @@ reports shows that, too, unless -y is given.
 
 Examples:
   poolhouse zpool iostat tank 5        rates of the last five seconds, again and again
-  poolhouse zpool iostat -v tank 5 3   of each drive, three times
-  poolhouse zpool iostat -vly tank 5   and how long their requests take
-  poolhouse zpool iostat -w tank       how many requests took how long"
+  poolhouse zpool iostat -v tank 5 3   for each drive, three times
+  poolhouse zpool iostat -vly tank 5   with latencies
+  poolhouse zpool iostat -w tank       histograms of latencies"
 )]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct Args {
@@ -40,7 +42,7 @@ pub(super) struct Args {
     /// How long requests take, too
     #[arg(short = 'l')]
     latency: bool,
-    /// How many requests are under way, too
+    /// Include the number of requests in flight
     #[arg(short = 'q')]
     queue: bool,
     /// How many requests had which size

@@ -7,7 +7,7 @@ use units::human_bytes;
 
 use crate::table::escape_control;
 
-/// What a vdev did between two readings.
+/// The I/O of a vdev between two readings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rates {
     label: String,
@@ -21,7 +21,7 @@ pub(super) struct Rates {
     scan: QueueDepth,
 }
 
-/// What requests of one kind did.
+/// The requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RequestRate {
     /// Requests a second.
@@ -30,12 +30,12 @@ struct RequestRate {
     bytes: u64,
     /// Nanoseconds that one of them took; none: there were none.
     latency: Option<u64>,
-    /// Requests that are under way.
+    /// Requests in flight.
     in_flight: u64,
 }
 
 impl RequestRate {
-    /// Of drives: what they count now and counted before, in so many milliseconds.
+    /// Of drives: the present and earlier counters, and the milliseconds between.
     fn new<'a>(
         drives: impl Iterator<Item = (&'a RequestStats, Option<&'a RequestStats>)>,
         milliseconds: u64,
@@ -43,7 +43,7 @@ impl RequestRate {
         let mut sum = RequestStats::default();
         for (now, before) in drives {
             let since = |of: fn(&RequestStats) -> u64| {
-                // a drive that was opened anew counts from 0 again
+                // a reopened drive counts from 0 again
                 let before = before.map_or(0, of);
                 of(now).checked_sub(before).unwrap_or(of(now))
             };
@@ -75,7 +75,7 @@ impl Rates {
         guids: &[u64],
     ) -> Self {
         let milliseconds = before.map_or(now.milliseconds, |before| {
-            // a pool that was imported anew counts from 0 again
+            // the counters of a pool that was imported again start from 0
             let passed = now.milliseconds.checked_sub(before.milliseconds);
             passed.unwrap_or(now.milliseconds)
         });
@@ -111,7 +111,7 @@ impl Rates {
 pub(super) struct Columns {
     /// How long requests take.
     pub(super) latency: bool,
-    /// How many are under way.
+    /// The number in flight.
     pub(super) queue: bool,
     /// Exact numbers.
     pub(super) parsable: bool,

@@ -4,7 +4,7 @@ use api::VdevLayout;
 
 use crate::outcome::Failure;
 
-/// Data columns of a row where nothing else is said and there are drives enough.
+/// The default number of data columns, if there are enough drives.
 const DEFAULT_DATA: u32 = 8;
 const MAX_CHILDREN: usize = 255;
 const MAX_SPARES: u32 = 100;
@@ -16,7 +16,7 @@ pub(super) fn is_draid(word: &str) -> bool {
     ["", "1", "2", "3"].contains(&parity)
 }
 
-/// What it asks for, of so many drives.
+/// Its layout for this many drives.
 pub(super) fn parse_layout(word: &str, drives: usize) -> Result<VdevLayout, Failure> {
     let refuse = |why: String| Err(Failure::usage(format!("'{word}': {why}")));
     let mut parts = word.split(':');
@@ -29,7 +29,7 @@ pub(super) fn parse_layout(word: &str, drives: usize) -> Result<VdevLayout, Fail
             (Some(number), Some('d')) => data = Some(number),
             (Some(number), Some('c')) => children = Some(number),
             (Some(number), Some('s')) => spares = number,
-            _ => return refuse(format!("'{part}' is no number with d, c or s behind it")),
+            _ => return refuse(format!("'{part}' is not a number with d, c or s behind it")),
         }
     }
     let there = u32::try_from(drives).unwrap_or(u32::MAX);
@@ -48,7 +48,7 @@ pub(super) fn parse_layout(word: &str, drives: usize) -> Result<VdevLayout, Fail
     Ok(VdevLayout::Draid { parity, data, spares })
 }
 
-/// Its name in full.
+/// Its full name.
 pub(super) fn format_layout(group: VdevLayout, drives: usize) -> String {
     match group {
         VdevLayout::Draid { parity, data, spares } => {

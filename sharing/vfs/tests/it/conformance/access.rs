@@ -17,7 +17,7 @@ pub(super) fn check_modes<F: FileSystem>(bed: &Bed<'_, F>) {
     let wanted = mask::READ_DATA | mask::WRITE_DATA | mask::EXECUTE;
     assert_eq!(fs.access(alice, file, wanted).unwrap(), mask::READ_DATA | mask::WRITE_DATA);
     assert_eq!(fs.access(bob, file, wanted).unwrap(), 0);
-    // the owner is judged by the bits of the owner only
+    // only the owner's bits count for the owner
     let file = bed.file_of_alice("backwards", 0o077);
     assert_eq!(failure(bed.open(&bed.alice, file, OpenMode::READ).map(drop)), Failure::Access);
     bed.open(&bed.bob, file, OpenMode::READ).expect("others open");
@@ -27,7 +27,7 @@ pub(super) fn check_modes<F: FileSystem>(bed: &Bed<'_, F>) {
     bed.set(file, SetAttributes { mode: Some(0o060), ..SetAttributes::default() });
     bed.open(&bed.alice, file, OpenMode::READ_WRITE).expect("a member opens");
     assert_eq!(failure(bed.open(&bed.bob, file, WRITE).map(drop)), Failure::Access);
-    // root reads everything, and executes only what somebody may
+    // root reads everything, and executes only files with an execute bit
     bed.open(&bed.root, file, OpenMode::READ_WRITE).expect("root opens");
     assert_eq!(fs.access(&context(&bed.root), file, mask::EXECUTE).unwrap(), 0);
 
@@ -41,7 +41,7 @@ pub(super) fn check_modes<F: FileSystem>(bed: &Bed<'_, F>) {
     assert_eq!(failure(fs.open_dir(bob, dir).map(drop)), Failure::Access);
     assert_eq!(failure(fs.create(bob, dir, b"new", &NewInode::default())), Failure::Access);
     assert_eq!(failure(fs.unlink(bob, dir, b"inner")), Failure::Access);
-    // what is open keeps its permissions, and has no others
+    // an open file keeps its permissions, and gets no others
     let file = bed.file_of_alice("open", 0o600);
     let reader = bed.open(&bed.alice, file, OpenMode::READ).expect("an open file");
     bed.set(file, SetAttributes { mode: Some(0), ..SetAttributes::default() });

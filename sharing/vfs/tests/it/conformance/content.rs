@@ -60,7 +60,7 @@ pub(super) fn check_append<F: FileSystem>(bed: &Bed<'_, F>) {
 pub(super) fn check_exclusive<F: FileSystem>(bed: &Bed<'_, F>) {
     let (fs, root) = (bed.fs, &context(&bed.root));
     let entry = (bed.dir, &b"file"[..]);
-    // the caller may write to a new file that nobody may write
+    // the caller may write to a new file without write permission
     let new = NewInode { mode: 0o444, umask: 0, ..NewInode::default() };
     let mode = OpenMode::READ_WRITE;
     let alice = &context(&bed.alice);

@@ -1,4 +1,4 @@
-//! What every file system must do, checked through the contract of file protocols.
+//! The behaviour of every file system, checked through the contract of file protocols.
 //!
 //! The checks know only [`FileSystem`]. `vfs` runs them on a pool in memory, `fuse` on a mount.
 //!

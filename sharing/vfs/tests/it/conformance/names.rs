@@ -1,4 +1,4 @@
-//! Names: what they may be, and what must be there or not.
+//! Names: valid ones, existing ones, missing ones.
 
 use posix::{FileType, NewInode};
 use vfs::{FileSystem, Reason};

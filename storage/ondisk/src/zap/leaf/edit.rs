@@ -1,9 +1,9 @@
 //! A leaf changed in place: entries put in, given other values, taken out, and the leaf split.
 //!
-//! Chunks that are free hang in a list, of which the last one freed is the first to be used. A
-//! free chunk is all zeros but for its type and its link, so that leaves compress. Links are taken
-//! for true only where the chunk is of the type that they say, and chains are followed for at most
-//! as many steps as there are chunks: a broken leaf gives an error.
+//! Free chunks form a list; the last one freed is the first to be used. A free chunk is all zeros
+//! except for its type and its link, so that leaves compress. A link is followed only to a chunk of
+//! the link's type, and a chain for at most as many steps as there are chunks: a broken leaf gives
+//! an error.
 //!
 //! Learnt from: zap_leaf.c. Proved by: `real_leaves_are_made_again`, and the tests of zap.
 
@@ -13,12 +13,12 @@ use super::{
 use crate::zap::{LEAF, write};
 use crate::{Error, Order, Reader, Result};
 
-/// What became of an entry that was to be put into a leaf.
+/// The result of inserting an entry into a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LeafUpdate {
-    /// It is there.
+    /// It was inserted.
     Done,
-    /// There is not enough room: the leaf must be split.
+    /// The leaf has not enough free chunks: it must be split.
     LeafFull,
     /// It would not fit an empty leaf.
     TooLarge,
@@ -168,7 +168,8 @@ impl<'a> LeafMut<'a> {
         self.adjust_count(ENTRY_COUNT, -1)
     }
 
-    /// Moves the entries whose hashes go on with a one after the prefix to `upper`, an empty leaf.
+    /// Moves the entries whose hash has a one as its next bit after the prefix to `upper`, an empty
+    /// leaf.
     pub fn split(&mut self, upper: &mut LeafMut<'_>) -> Result<()> {
         let (prefix, bits, sorted) = {
             let leaf = self.view()?;
@@ -195,7 +196,7 @@ impl<'a> LeafMut<'a> {
         Ok(())
     }
 
-    /// Says which hashes are in it.
+    /// Sets the prefix of the hashes in it.
     pub fn set_prefix(&mut self, prefix: u64, bits: u32) {
         write::u64(self.bytes, 16, self.order, prefix);
         self.write_field(32, units::narrow(bits));
@@ -211,7 +212,7 @@ impl<'a> LeafMut<'a> {
         to.add_entry(&LeafEntry { name_chunk, value_chunk, number, ..*entry })
     }
 
-    /// Moves an array, with what stands behind its end.
+    /// Moves an array, with the bytes after its end.
     fn move_array(&mut self, first: u16, to: &mut LeafMut<'_>) -> Result<u16> {
         let chunks = self.array_chunks(first)?;
         let bytes = self.view()?.array(first, chunks.len().saturating_mul(ARRAY))?;
@@ -240,7 +241,7 @@ impl<'a> LeafMut<'a> {
         write::u64(self.bytes, at.saturating_add(16), self.order, entry.hash);
     }
 
-    /// Hangs an entry into the chain of its hash, before those with a greater collision number.
+    /// Links an entry into the chain of its hash, before those with a greater collision number.
     fn link(&mut self, number: u16, hash: u64, collision: u32) -> Result<()> {
         let mut place = self.head_at(hash)?;
         let mut next = END;
@@ -387,7 +388,7 @@ fn heads_end(size: usize) -> usize {
     Leaf::HEADER.saturating_add(size / 16)
 }
 
-/// How many chunks an array of so many bytes takes.
+/// The number of chunks for an array of this many bytes.
 fn array_chunk_count(bytes: usize) -> usize {
     bytes.div_ceil(ARRAY)
 }

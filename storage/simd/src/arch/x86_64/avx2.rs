@@ -139,7 +139,7 @@ unsafe fn horner<const ROWS: usize, const VECTORS: usize>(
     at: usize,
 ) {
     let mut sums = [[_mm256_setzero_si256(); VECTORS]; ROWS];
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees the bounds above.
     unsafe {
         for column in columns {
             for v in 0..VECTORS {
@@ -201,7 +201,7 @@ unsafe fn multiples<const OUTPUTS: usize, const VECTORS: usize>(
 ) {
     let nibble = _mm256_set1_epi8(15);
     let mut sums = [[_mm256_setzero_si256(); VECTORS]; OUTPUTS];
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees the bounds above.
     unsafe {
         for (factors, input) in factors.iter().zip(inputs) {
             let mut parts = [[_mm256_setzero_si256(); 2]; VECTORS];

@@ -143,7 +143,7 @@ unsafe fn horner<const ROWS: usize, const VECTORS: usize>(
     let once = [matrix(1), matrix(2), matrix(4)];
     let twice = [matrix(1), matrix(4), matrix(16)];
     let mut sums = [[_mm512_setzero_si512(); VECTORS]; ROWS];
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees the bounds above.
     unsafe {
         let (singles, pairs) = columns.split_at(columns.len() % 2);
         for column in singles {
@@ -217,7 +217,7 @@ unsafe fn multiples<const OUTPUTS: usize, const VECTORS: usize>(
     let mut sums = [[_mm512_setzero_si512(); VECTORS]; OUTPUTS];
     let (pairs, singles) = inputs.as_chunks::<2>();
     let (factor_pairs, factor_singles) = factors.as_chunks::<2>();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees the bounds above.
     unsafe {
         for (factors, pair) in factor_pairs.iter().zip(pairs) {
             for v in 0..VECTORS {
@@ -352,7 +352,7 @@ fn mask(bytes: usize) -> __mmask64 {
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
 unsafe fn load(from: *const u8, mask: Option<__mmask64>) -> __m512i {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that the bytes are readable.
     unsafe {
         match mask {
             None => _mm512_loadu_si512(from.cast()),
@@ -366,7 +366,7 @@ unsafe fn load(from: *const u8, mask: Option<__mmask64>) -> __m512i {
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
 unsafe fn store(to: *mut u8, vector: __m512i, mask: Option<__mmask64>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that the bytes are writable.
     unsafe {
         match mask {
             None => _mm512_storeu_si512(to.cast(), vector),

@@ -1,4 +1,4 @@
-//! Kernels for `x86_64`, each behind a constructor that asks the processor first.
+//! Kernels for `x86_64`, each behind a constructor that checks the processor's features first.
 #![expect(unsafe_code, reason = "vector loads and stores take pointers")]
 
 pub(crate) mod avx2;

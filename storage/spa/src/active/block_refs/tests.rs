@@ -70,20 +70,20 @@ fn gang_block(place: u64) -> Regular {
 }
 
 #[test]
-fn a_block_in_pieces_does_not_push_another_out_of_the_table() {
+fn gang_block_does_not_displace_a_table_entry() {
     let txg = Txg::new(9);
     for fast in [false, true] {
         let shared = empty_block_refs(fast);
         let [first, second] = [1, 2].map(gang_block);
         assert!(shared.insert(&first, txg));
-        // its content is there once, though it has two addresses
+        // its content is stored once, though it has two addresses
         assert_eq!(shared.find_duplicate(&first, 2, txg), DedupLookup::Unusable, "{fast}");
         match shared.find_duplicate(&first, 1, txg) {
             DedupLookup::Found(known) => {
                 assert_eq!(known.dvas, first.dvas);
                 assert_eq!(shared.release(&first, txg), FreeOutcome::StillReferenced);
             }
-            // by its addresses it stands among those of two copies
+            // by its addresses it is among those of two copies
             found => assert_eq!((found, fast), (DedupLookup::NotFound, false)),
         }
         assert!(!shared.insert(&second, txg), "{fast}");
