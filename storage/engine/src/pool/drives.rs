@@ -28,13 +28,13 @@ impl Pool {
             return Ok(());
         }
         let device = self.open_unused_drive(path, force)?;
-        self.attach_child(old, &found, (path, device), AttachMode::Replace)
+        self.attach_child(&found, (path, device), AttachMode::Replace)
     }
 
     /// The same with a drive that is open already. Its content is lost.
     pub fn replace_drive_with(&self, old: &str, new: &Path, device: &Drive) -> Result<()> {
         let found = self.find_drive(old)?;
-        self.attach_child(old, &found, (new, Arc::clone(device)), AttachMode::Replace)
+        self.attach_child(&found, (new, Arc::clone(device)), AttachMode::Replace)
     }
 
     /// Puts a drive beside one that stands alone or in a mirror: it has all when a resilver is done. Or expands
@@ -47,7 +47,7 @@ impl Pool {
         }
         let found = self.find_drive(beside)?;
         let device = self.open_unused_drive(new, force)?;
-        self.attach_child(beside, &found, (new, device), AttachMode::Attach)
+        self.attach_child(&found, (new, device), AttachMode::Attach)
     }
 
     /// Detaches a drive from a mirror, or ends its replacement, if the others have valid replicas.
@@ -163,7 +163,6 @@ impl Pool {
 
     fn attach_child(
         &self,
-        name: &str,
         old: &VdevConfig,
         (path, device): (&Path, Drive),
         stay: AttachMode,
