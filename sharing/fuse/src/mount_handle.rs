@@ -151,16 +151,7 @@ impl MountHandle {
 
     /// Unmounts it unless it is in use now; returns whether it is unmounted.
     pub(crate) fn unmount_now(&mut self) -> bool {
-        self.unmount_with(UnmountFlags::empty())
-    }
-
-    /// Unmounts it if no program used it since the last call; returns whether it is unmounted.
-    pub(crate) fn expire(&mut self) -> bool {
-        self.unmount_with(UnmountFlags::EXPIRE)
-    }
-
-    fn unmount_with(&mut self, flags: UnmountFlags) -> bool {
-        let is_done = self.is_on_top() && unmount_dir(&self.dir, flags);
+        let is_done = self.is_on_top() && unmount_dir(&self.dir, UnmountFlags::empty());
         if is_done {
             let _ = self.wait_for_unmount(DRAIN_TIMEOUT);
         }

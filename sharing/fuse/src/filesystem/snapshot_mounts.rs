@@ -41,7 +41,7 @@ use crate::mount_handle::{MountHandle, unmount_dead};
 
 /// Snapshots of one file system that are mounted at a time. The oldest that is idle makes room for another.
 const MAX_MOUNTS: usize = 256;
-/// A snapshot that is idle for two of these intervals is unmounted.
+/// How often mounted snapshots are looked at. One that is older, and that no program is in, is unmounted.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(150);
 /// A mount is new for so long.
 const NEW_FOR: Duration = Duration::from_secs(5);
@@ -275,7 +275,8 @@ fn start_expiry_thread(mounts: Weak<SnapshotMounts>) -> bool {
             std::thread::sleep(EXPIRY_INTERVAL);
             let Some(mounts) = mounts.upgrade() else { return };
             let mut state = mounts.state.lock();
-            state.retain(|mount| !mount.handle.expire());
+            let is_new = |mount: &SnapshotMount| mount.since.elapsed() < EXPIRY_INTERVAL;
+            state.retain(|mount| is_new(mount) || !mount.handle.unmount_now());
             if state.snapshots.is_empty() {
                 state.has_expiry_thread = false;
                 return;
