@@ -218,6 +218,10 @@ fn old_copy_of_a_drive_is_resilvered() {
     std::fs::copy(&drives[0], &copy).unwrap();
     write_file(&held, "tank", "after", &noise_bytes(2, 3 << 20));
     held.sync().unwrap();
+    // a scrub that is set up already: its txg would write the labels of the drive that fails
+    let stopped = ScanProgress::new();
+    stopped.job.cancel.cancel();
+    assert!(!held.scrub(&stopped).unwrap().complete);
     let away = folder.path().join("away.img");
     std::fs::rename(&drives[0], &away).unwrap();
     std::fs::rename(&copy, &drives[0]).unwrap();
@@ -226,8 +230,7 @@ fn old_copy_of_a_drive_is_resilvered() {
     let scrubbed = held.scrub(&ScanProgress::new()).unwrap();
     assert!(scrubbed.complete && !held.needs_resilver());
     let leaf = &held.status().vdevs[0].children[0];
-    // the labels of the scrub's txg made it long again, and all else in it zeros
-    assert!(leaf.read_errors + leaf.write_errors + leaf.checksum_errors > 0);
+    assert!(leaf.read_errors > 0);
     held.clear_errors(None).unwrap();
     assert!(held.needs_resilver());
     resilver(&held);
