@@ -77,7 +77,7 @@ impl Call for GetRewrite {
     }
 }
 
-/// What a rewrite has done so far.
+/// The sums of a rewrite so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RewriteStatus {
     /// Files that were rewritten, or of which nothing was to be rewritten.

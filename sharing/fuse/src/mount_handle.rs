@@ -158,7 +158,7 @@ impl MountHandle {
         is_done
     }
 
-    /// Unmounts it, even while somebody is in it, who then gets errors. Gives whether it was free.
+    /// Unmounts it, even while a program uses it, which then gets errors. Gives whether it was free.
     pub fn unmount(&mut self) -> bool {
         if self.try_unmount() {
             return true;

@@ -3,7 +3,7 @@
 //! The controller has the properties that the host sets, its features, and its asynchronous events. A thread of the
 //! admin connection (`Controller::wait_for_event`) sends the events, and finds hosts whose keep-alive timeout has
 //! passed.
-//! Every command of any queue counts as a sign of life.
+//! Every command of any queue counts as a heartbeat.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -250,7 +250,7 @@ impl Controller {
         self.state.lock().is_ended
     }
 
-    /// Counts a sign of life.
+    /// Counts a heartbeat.
     pub(crate) fn touch(&self) {
         let mut state = self.state.lock();
         if state.keep_alive.is_some() {

@@ -175,14 +175,6 @@ pub enum Error {
         /// Where it should begin.
         txg: Txg,
     },
-    /// A change would make the space that a directory uses differ from the sum of its breakdown.
-    #[error("pool object {object}: its breakdown does not sum up to the {used} bytes that it uses")]
-    UsedSum {
-        /// The directory.
-        object: ObjectId,
-        /// The bytes that it would use.
-        used: u64,
-    },
     /// A property that cannot be set.
     #[error("{property} cannot be set: {why}")]
     InvalidProperty {

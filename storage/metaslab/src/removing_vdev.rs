@@ -8,7 +8,7 @@
 //!   at its new place
 //! ```
 //!
-//! Its blocks are read and named here until the removal is complete. What was freed where it was copied is
+//! Its blocks are read and named here until the removal is complete. Space that was freed where it was copied is
 //! obsolete, as on a vdev that was removed (`removed_vdev`).
 
 use std::collections::BTreeMap;
@@ -83,7 +83,7 @@ impl Allocator {
         for (at, slab) in state.metaslabs.iter().enumerate() {
             let (start, end) = (slab.extent.start.max(range.start), slab.extent.end.min(range.end));
             if start < end && !slab.add_in_use(start..end, &mut used) {
-                let metaslab = MetaslabId::new(u32::try_from(at).unwrap_or(u32::MAX));
+                let metaslab = MetaslabId::new(units::narrow(at));
                 return Err(Error::NotLoaded { vdev, metaslab });
             }
         }

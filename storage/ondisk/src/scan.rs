@@ -60,7 +60,7 @@ pub const LAST_SCRUBBED_TXG_ENTRY: &str = "last_scrubbed_txg";
 /// The objset of a bookmark whose dataset is gone, or behind the last dataset.
 pub const DESTROYED_OBJSET: ObjsetId = ObjsetId::new(u64::MAX);
 
-/// What a scan is for (`pool_scan_func_t`).
+/// The purpose of a scan (`pool_scan_func_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ScanFunction {
     /// There was none.
@@ -114,7 +114,7 @@ const STRUCTURE: &str = "scan record";
 /// The record of a scrub or resilver.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ScanPhys {
-    /// What the scan is for.
+    /// The purpose of the scan.
     pub function: ScanFunction,
     /// Whether it goes on.
     pub phase: ScanPhase,

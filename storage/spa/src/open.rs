@@ -184,7 +184,7 @@ fn refuse_unsupported(features: &[FeatureState]) -> Result<(), Error> {
     }
 }
 
-/// The txg of a state that others came after, or of one to which the pool was taken back.
+/// The txg of a state that others came after, or of one to which the pool was rewound.
 fn rewound_to(uberblock: &Uberblock, newest: Txg) -> Option<Txg> {
     if uberblock.is_checkpoint() {
         return Some(uberblock.checkpoint_txg);

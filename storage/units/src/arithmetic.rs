@@ -35,7 +35,7 @@ pub fn narrow<N>(value: impl TryInto<N> + Copy + Debug) -> N {
 
 /// Differences of amounts where the second may rightly be the larger one.
 pub trait MinusOrZero {
-    /// What is left of a limit: `self - used`, or 0 when more is used than the limit allows.
+    /// The rest of a limit: `self - used`, or 0 when more is used than the limit allows.
     ///
     /// For limits that may be lowered below what is used (quotas, caches, budgets), and for counts of which the other
     /// one is read at another time. Two sums that must agree are subtracted plainly.

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use units::MinusOrZero as _;
 
 /// Foreground I/Os for each background I/O of a busy leaf.
 const SHARE: u64 = 3;
@@ -184,7 +185,7 @@ impl LeafQueue {
             return state.classes[class].active < MAX_ACTIVE[class];
         }
         let is_alone = state.classes.iter().all(|counts| counts.active == 0);
-        let served = self.ended.load(Relaxed).saturating_sub(state.issued_at);
+        let served = self.ended.load(Relaxed).minus_or_zero(state.issued_at);
         is_alone && (served >= SHARE || is_overdue)
     }
 }

@@ -400,7 +400,7 @@ fn place(first: u64, index: usize, width: usize, shift: u32) -> (usize, u64) {
 
 /// How many of `count` sectors lie on the same child as the `index`-th.
 fn count_from(count: usize, index: usize, width: usize) -> usize {
-    (count - index).div_ceil(width)
+    count.minus_or_zero(index).div_ceil(width)
 }
 
 /// Rearranges sectors: column `i` of the result holds sectors `i`, `i + new`, `i + 2 new`, and so on.

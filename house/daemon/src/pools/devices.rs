@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use api::{
-    AddDevices, Event, OfflineDevice, OnlineDevice, RemoveDevices, ScrubPool, SplitPool, VdevLayout, VdevRole,
+    AddDevices, Event, OfflineDevice, OnlineDevice, RemoveDevices, ScrubPool, SplitPool,
+    VdevLayout, VdevRole,
 };
 use engine::pool::{
-    self, AddOptions, DraidLayout, NewVdev, OfflineOptions, Pool, RemovalMemory, ScrubRange, SplitOptions,
-    SplitVdev,
+    self, AddOptions, DraidLayout, NewVdev, OfflineOptions, Pool, RemovalMemory, ScrubRange,
+    SplitOptions, SplitVdev,
 };
 
 use super::{ManagedPool, Pools};

@@ -125,7 +125,7 @@ impl Pools {
             && let Some(pool) = self.pool_of_device(path)
         {
             let what = format!(
-                "invalid vdev specification\nthe following errors must be manually repaired:\n{path} is part of \
+                "invalid vdev specification\nuse '-f' to override the following errors:\n{path} is part of \
                  active pool '{pool}'"
             );
             return Error::Reported { message: what, status: why.exit_status() };
@@ -562,8 +562,17 @@ fn check_mountpoint_empty(new: &CreatePool) -> Result<()> {
 
 fn to_importable(pool: &PoolSummary) -> ImportablePool {
     let mut vdevs = Vec::new();
-    pool.vdevs.iter().for_each(|vdev| push_vdev(&mut vdevs, 1, vdev));
-    let healthy = pool.vdevs.iter().all(|vdev| vdev.state == VdevState::Online);
+    let shown =
+        || pool.vdevs.iter().filter(|vdev| !matches!(vdev.kind.as_str(), "hole" | "indirect"));
+    shown().filter(|vdev| vdev.class.is_none()).for_each(|vdev| push_vdev(&mut vdevs, 1, vdev));
+    for (class, head) in [("dedup", "dedup"), ("special", "special"), ("log", "logs")] {
+        let of_class = || shown().filter(|vdev| vdev.class.as_deref() == Some(class));
+        if of_class().next().is_some() {
+            vdevs.push((0, head.to_owned(), String::new()));
+        }
+        of_class().for_each(|vdev| push_vdev(&mut vdevs, 1, vdev));
+    }
+    let healthy = shown().all(|vdev| vdev.state == VdevState::Online);
     let gone =
         |vdev: &&Vdev| vdev.state == VdevState::Missing && vdev.class.as_deref() != Some("log");
     let lost: Vec<&str> = pool.vdevs.iter().filter(gone).map(|vdev| vdev.name.as_str()).collect();

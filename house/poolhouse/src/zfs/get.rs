@@ -97,7 +97,7 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
     Ok(outcome)
 }
 
-/// What a dataset does not have is shown as such where it was asked for.
+/// A property of a dataset; `-` for one that it does not have.
 pub(super) fn property_or_dash(dataset: &Dataset, name: &str) -> Property {
     let found = dataset.properties.iter().find(|property| property.name == name);
     found.cloned().unwrap_or_else(|| {

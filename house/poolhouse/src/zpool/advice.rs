@@ -8,9 +8,9 @@ use super::status::{is_healthy, unavailable_caches};
 /// The `status:`, `action:` and `see:` of a pool that needs attention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Advice {
-    /// What is wrong.
+    /// The problem.
     pub(super) status: String,
-    /// What to do.
+    /// The next step.
     pub(super) action: &'static str,
     /// The number of OpenZFS's page about it, as in `ZFS-8000-2Q`.
     pub(super) message_id: Option<&'static str>,
@@ -67,7 +67,7 @@ const DEGRADED: [(&str, &str, &str, Option<&str>); 4] = [
     ),
 ];
 
-/// What is wrong, and what to do.
+/// The problem of a pool and the next step, if it needs attention.
 pub(super) fn advice(pool: &PoolStatus) -> Option<Advice> {
     if let (Some(why), true) = (&pool.error, pool.is_unavailable()) {
         let action = "Connect the drives: the pool is imported as soon as they are there. Or import\n\tit from \

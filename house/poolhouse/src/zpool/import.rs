@@ -255,7 +255,7 @@ fn print_rewound(args: &Args, imported: &ImportResult) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The keys of the pools that are to be taken over. One that cannot be had is done without, if the
+/// The keys of the pools that are to be imported. One that cannot be had is done without, if the
 /// pool can be.
 pub(super) fn read_keys(
     ask: &FindEncryptionRoots,
@@ -353,6 +353,11 @@ fn print_importable(found: &[ImportablePool], asking: &DaemonArgs) -> CommandRes
 fn import_advice(pool: &ImportablePool) -> (Option<String>, String, Option<&'static str>) {
     let host = pool.host.as_deref().unwrap_or("another system");
     match (&pool.reason, pool.state.as_str(), pool.health.as_str()) {
+        (Some(why), _, "ONLINE" | "DEGRADED") => (
+            Some(why.clone()),
+            "The pool can be imported in read-only mode with 'zpool import -o readonly=on'.".to_owned(),
+            None,
+        ),
         (Some(why), ..) => (
             Some(why.clone()),
             "The pool cannot be imported. Attach the missing\n\tdevices and try again.".to_owned(),
@@ -401,7 +406,12 @@ fn print_pool(pool: &ImportablePool, out: &mut dyn Write) -> io::Result<()> {
         rows.clone().map(|(depth, it, _)| name(depth, it).chars().count()).max().unwrap_or(0);
     let width = width.max(MIN_NAME_WIDTH);
     for (depth, it, state) in rows {
-        writeln!(out, "\t{:width$}  {state}", name(depth, it))?;
+        // the head of a class of vdevs has no state
+        if state.is_empty() {
+            writeln!(out, "\t{it}\t")?;
+        } else {
+            writeln!(out, "\t{:width$}  {state}", name(depth, it))?;
+        }
     }
     Ok(())
 }

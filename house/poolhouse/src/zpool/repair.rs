@@ -129,7 +129,10 @@ impl ReplaceArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let (name, old, force) = (self.pool.clone(), vdevs::resolve_drive(&self.old), self.force);
         let new: Option<PathBuf> = self.new.as_deref().map(vdevs::resolve_path);
-        let subject = format!("cannot replace {}", self.old);
+        let subject = match &self.new {
+            Some(new) => format!("cannot replace {} with {new}", self.old),
+            None => format!("cannot replace {}", self.old),
+        };
         let done = asking.execute(&ReplaceDevice { name, old, new, force });
         done.map_err(|why| why.with_subject(|| subject))?;
         wait_if(self.wait, asking, &self.pool, SCANS)

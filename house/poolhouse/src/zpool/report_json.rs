@@ -200,7 +200,7 @@ fn auxiliary_facts(vdev: &VdevStatus, class: &str, style: NumberStyle) -> Value 
     Value::Object(facts)
 }
 
-/// What zpool(8) calls the kind of a vdev: a drive has a path, the others are named after their kind.
+/// The kind of a vdev in the words of zpool(8): a drive has a path, the others are named after their kind.
 fn vdev_type(vdev: &VdevStatus) -> String {
     if vdev.children.is_empty() && vdev.name.starts_with('/') {
         let is_file = std::fs::metadata(&vdev.name).is_ok_and(|facts| facts.is_file());

@@ -100,7 +100,9 @@ fn check_vdev((group, role, drives): &VdevSpec) -> Result<(), Failure> {
     }
     if drives.len() < least {
         let drives = drives.len();
-        return Err(Failure::usage(format!("{name} needs {least} drives at least, not {drives}")));
+        return Err(Failure::usage(format!(
+            "invalid vdev specification: {name} requires at least {least} devices"
+        )));
     }
     Ok(())
 }

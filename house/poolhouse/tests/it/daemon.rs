@@ -274,7 +274,7 @@ fn what_cannot_be_is_refused_in_sentences() {
     let drives = nas.drive_paths(2);
     let (a, b) = (path_arg(&drives[0]), path_arg(&drives[1]));
     for (words, status, why) in [
-        (format!("zpool create -m none tank mirror {a}"), 2, "mirror needs 2 drives"),
+        (format!("zpool create -m none tank mirror {a}"), 2, "mirror requires at least 2 devices"),
         (format!("zpool create -m none mirror {a}"), 1, "reserved"),
         (format!("zpool create -m none tank {a} {a}"), 1, "named twice"),
         (format!("zpool create -m none tank mirror {a} {b} /no/such"), 1, "/no/such"),

@@ -608,7 +608,10 @@ fn pool_with_late_drives_is_imported_later() {
     let away = nas.0.join("away.img");
     std::fs::rename(first, &away).unwrap();
     let text = nas.run_ok("zpool status");
-    assert!(text.contains("pool: tank\n state: UNAVAIL\nstatus: The pool cannot be imported"), "{text}");
+    assert!(
+        text.contains("pool: tank\n state: UNAVAIL\nstatus: The pool cannot be imported"),
+        "{text}"
+    );
     assert!(text.contains("pool: other\n state: ONLINE"), "{text}");
     assert!(!nas.run_ok("zpool status -x").contains("healthy"));
     let listed = nas.run_ok("zpool list -H -o name,size,health");

@@ -12,7 +12,7 @@ fn allocated(nas: &TestNas) -> u64 {
 }
 
 #[test]
-fn rewritten_files_get_present_compression_and_keep_their_times() {
+fn rewrite_compresses_files_and_keeps_their_times() {
     if cannot_mount() {
         return;
     }

@@ -12,7 +12,7 @@ const RECORDED: &str = include_str!("words/openzfs-2.3.2.txt");
 /// Commands whose words differ, with the reason. A command leaves the list when it is alike.
 const KNOWN_DIFFERENCES: &[(&str, &str)] = &[];
 
-/// What a command said, and its exit status.
+/// The output of a command, and its exit status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Said {
     command: String,

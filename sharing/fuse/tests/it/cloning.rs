@@ -29,7 +29,12 @@ fn cp_restores_files_from_snapshots_without_space() {
     place.pool.sync().unwrap();
     let properties = place.pool.pool_properties().unwrap();
     let saved = properties.iter().find(|it| it.name == "bclonesaved").unwrap();
-    assert!(saved.value.parse::<usize>().unwrap() >= 2 * SIZE, "saved: {}", saved.value);
+    // but for sectors that compression saved
+    assert!(
+        saved.value.parse::<usize>().unwrap() >= 2 * SIZE - (64 << 10),
+        "saved: {}",
+        saved.value
+    );
     place.pool.destroy("tank@one").unwrap();
     for copy in ["restored", "copy", "file"] {
         assert!(fs::read(root.join(copy)).unwrap() == bytes, "{copy}");

@@ -62,7 +62,7 @@ pub(super) fn set(context: &AdminContext<'_>, command: &Command) -> Result<u64, 
     }
 }
 
-/// Turns the write cache of a controller on or off. What is in it is committed before it is off.
+/// Turns the write cache of a controller on or off. Its content is committed before it is off.
 fn set_write_cache(context: &AdminContext<'_>, is_on: bool) -> Result<u64, Status> {
     context.controller.set_write_cache(is_on);
     if !is_on {

@@ -69,7 +69,7 @@ pub(crate) fn execute(context: &AdminContext<'_>, task: &Task) -> Result<Answer,
         GET_FEATURES => feature::get(context, command),
         REQUEST_EVENT if context.controller.request_event(command.id()) => Ok(Answer::Held),
         REQUEST_EVENT => Err(Status::EVENT_LIMIT),
-        // the sign of life was counted when the command was read
+        // the heartbeat was counted when the command was read
         KEEP_ALIVE => Ok(Answer::result(0)),
         _ => Err(Status::INVALID_OPCODE),
     }

@@ -69,7 +69,7 @@ impl Unit<'_> {
         Ok(0)
     }
 
-    /// Copies a range. What is not mapped in the source is not mapped in the copy.
+    /// Copies a range. Unmapped blocks of the source are unmapped in the copy.
     fn copy_range(&self, source: Range<u64>, to: u64, command: &Command) -> Result<(), IoFailure> {
         let (unit, durability) = (&self.namespace.unit, self.durability(command));
         let (mut at, mut piece) = (source.start, Vec::new());

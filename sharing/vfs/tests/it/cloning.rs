@@ -18,7 +18,7 @@ fn open(fs: &PoolFileSystem, ino: Ino) -> OpenFile {
     fs.open(&CONTEXT, ino, OpenMode::READ_WRITE).expect("an open file")
 }
 
-fn look(fs: &PoolFileSystem, path: &str) -> Ino {
+fn look_up(fs: &PoolFileSystem, path: &str) -> Ino {
     let mut names = path.split('/').map(str::as_bytes);
     let walk = |dir, name| fs.lookup(&CONTEXT, dir, name).map(|found| found.ino);
     names.try_fold(fs.root_ino(), walk).expect(path)
@@ -51,7 +51,7 @@ fn copies_within_a_pool_share_blocks() {
     write(&fs, file, &bytes);
     place.pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
     let source = open(&fs, file);
-    let kept_ino = look(&fs, ".zfs/snapshot/one/file");
+    let kept_ino = look_up(&fs, ".zfs/snapshot/one/file");
     let kept = fs.open(&CONTEXT, kept_ino, OpenMode::READ).expect("a file of a snapshot");
     for (source, target, name) in [
         (&source, &fs, &b"copy"[..]),
@@ -61,7 +61,7 @@ fn copies_within_a_pool_share_blocks() {
     ] {
         let allocated = allocated_by_copy(&place, source, (target, name));
         assert!(allocated < 1 << 20, "{}: {allocated}", String::from_utf8_lossy(name));
-        let copy = look(target, std::str::from_utf8(name).unwrap());
+        let copy = look_up(target, std::str::from_utf8(name).unwrap());
         assert_eq!(read(target, copy), bytes[..100]);
     }
 }
@@ -76,5 +76,5 @@ fn copies_between_pools_are_written() {
     let source = open(&from, file);
     there.pool.set_property("tank", "compression", "off").unwrap();
     assert!(allocated_by_copy(&there, &source, (&to, b"copy")) >= SIZE as u64);
-    assert_eq!(read(&to, look(&to, "copy")), vec![7; 100]);
+    assert_eq!(read(&to, look_up(&to, "copy")), vec![7; 100]);
 }

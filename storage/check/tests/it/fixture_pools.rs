@@ -8,7 +8,7 @@ use job::Job;
 
 use crate::check::{check_dir, check_pool, open_pool};
 
-/// What `zdb -bb` counts: pointers (embedded ones too), bytes stored, bytes allocated.
+/// The counts of `zdb -bb`: pointers (embedded ones too), bytes stored, bytes allocated.
 const ZDB_COUNTS: [(&str, u64, u64, u64); 45] = [
     ("attributes", 1167, 2079232, 2688512),
     ("compat", 174, 526336, 962560),

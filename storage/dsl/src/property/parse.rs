@@ -152,7 +152,7 @@ fn check_value(row: &PropertyDef, value: &PropertyValue) -> std::result::Result<
     let power = number.is_power_of_two();
     match row.name {
         "recordsize" if !power || !(512..=16 << 20).contains(number) => {
-            Err("it is a power of two from 512 to 16M")
+            Err("must be power of 2 from 512B to 16M")
         }
         "special_small_blocks" if *number != 0 && (!power || !(512..=1 << 20).contains(number)) => {
             Err("it is 0 or a power of two from 512 to 1M")

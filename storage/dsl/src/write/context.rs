@@ -346,11 +346,7 @@ impl SyncTaskContext<'_> {
         change: impl FnOnce(&mut DirPhys) -> T,
     ) -> Result<T> {
         let mut dir = self.dir_phys(id)?;
-        let agreed = has_right_breakdown(&dir);
         let told = change(&mut dir);
-        if agreed && !has_right_breakdown(&dir) {
-            return Err(Error::UsedSum { object: id, used: dir.used });
-        }
         self.object(id)?.set_bonus(self.tx, ObjectType::DSL_DIR, &dir.encode())?;
         Ok(told)
     }
@@ -445,19 +441,4 @@ pub(crate) fn u64_value(numbers: &[u64]) -> ZapValue {
 /// A number as a name: hexadecimal digits.
 pub(crate) fn hex_name(number: u64) -> String {
     format!("{number:x}")
-}
-
-/// Whether the bytes that a directory uses are the sum of their breakdown. They differ in pools of some old
-/// versions: a change keeps that difference.
-fn has_right_breakdown(dir: &DirPhys) -> bool {
-    let parts = &dir.breakdown;
-    let parts = [
-        parts.head,
-        parts.snapshots,
-        parts.children,
-        parts.child_reservations,
-        parts.refreservation,
-    ];
-    let sum: u128 = parts.into_iter().map(u128::from).sum();
-    !dir.has_breakdown() || sum == u128::from(dir.used)
 }

@@ -342,6 +342,7 @@ fn is_refusal(error: &Error) -> bool {
         error,
         Error::Exists { .. }
             | Error::Busy { .. }
+            | Error::Held { .. }
             | Error::NoSpace { .. }
             | Error::SnapshotInSameTxg { .. }
             | Error::NotLatest { .. }

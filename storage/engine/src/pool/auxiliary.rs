@@ -190,12 +190,12 @@ impl Pool {
             Some(top) => Ok(Removal::Data(top.id)),
             None if drive.is_some() => Err(Error::Usage {
                 what: format!(
-                    "cannot remove {name}: it is part of a vdev. Use `zpool detach` for a mirror, or \
-                     name the vdev as `zpool status` shows it"
+                    "cannot remove {name}: operation not supported on this type of pool\nIt is part of a vdev. Use \
+                     'zpool detach' for a mirror, or name the vdev as 'zpool status' shows it."
                 ),
             }),
             None => {
-                let what = format!("'{name}' is not a device of pool '{}'", self.name());
+                let what = format!("cannot remove {name}: {}", super::offline::NOT_IN_POOL);
                 Err(Error::Usage { what })
             }
         }

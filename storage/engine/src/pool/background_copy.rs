@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use job::Job;
 use parking_lot::{Condvar, Mutex};
+use units::MinusOrZero as _;
 
 /// How often the thread looks for work, and whether it is to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -43,7 +44,7 @@ impl BackgroundCopy {
                 break;
             }
             if polls_left > 0 || !is_needed() {
-                polls_left = u32::saturating_sub(polls_left, 1);
+                polls_left = polls_left.minus_or_zero(1);
                 self.changed.wait_for(&mut state, POLL_INTERVAL);
                 continue;
             }

@@ -256,19 +256,22 @@ pub fn check_pool_name(name: &str) -> Result<()> {
     let refuse = |why: &str| Err(Error::Usage { what: format!("cannot create '{name}': {why}") });
     let reserved = ["mirror", "raidz", "draid", "spare"];
     if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        return refuse("name must begin with a letter");
+        return refuse("name must begin with a letter\npool name may have been omitted");
     }
     if let Some(word) = reserved.iter().find(|word| name.starts_with(**word)) {
-        return refuse(&format!(
-            "name is reserved: no pool is called {word}...; its name may have been omitted"
-        ));
+        let what = format!(
+            "name is reserved\npool name may have been omitted: no pool is called {word}..."
+        );
+        return refuse(&what);
     }
     if name == "log" {
-        return refuse("name is reserved");
+        return refuse("name is reserved\npool name may have been omitted");
     }
     let fits = |c: char| c.is_ascii_alphanumeric() || "_-.: ".contains(c);
-    if !name.chars().all(fits) {
-        return refuse("invalid character in name; it may have letters, digits and _ - . : only");
+    if let Some(wrong) = name.chars().find(|c| !fits(*c)) {
+        return refuse(&format!(
+            "invalid character '{wrong}' in pool name\npool name may have been omitted"
+        ));
     }
     if name.len() > MAX_POOL_NAME_LEN {
         return refuse(&format!(

@@ -131,7 +131,7 @@ impl Pool {
             Ok(dsl::DatasetKind::Filesystem) => Ok(Some(found)),
             Ok(kind) => Err(Error::Refused {
                 what: format!(
-                    "cannot create '{name}': parent is not a filesystem ('{above}' is a {})",
+                    "cannot create '{name}': parent is not a filesystem\n'{above}' is a {}.",
                     kind.name()
                 ),
             }),

@@ -93,7 +93,7 @@ fn parse_property(name: &str, value: &str) -> Result<PoolPropertyChange> {
     if let Some(choice) = ENUM_PROPERTIES.iter().find(|choice| choice.name == canonical_name(name))
     {
         let Some(number) = choice.values.iter().position(|word| *word == value) else {
-            return usage(format!("{name}={value}: it is {}", choice.values.join(" or ")));
+            return usage(format!("'{name}' must be one of '{}'", choice.values.join(" | ")));
         };
         return Ok(PoolPropertyChange::Number(choice.name, units::to_u64(number)));
     }
@@ -133,9 +133,7 @@ fn parse_property(name: &str, value: &str) -> Result<PoolPropertyChange> {
                 Some(value.to_owned()).filter(|sets| !sets.is_empty()),
             ))
         }
-        name if READ_ONLY_PROPERTIES.contains(&name) => {
-            usage(format!("{name} can be looked at only"))
-        }
+        name if READ_ONLY_PROPERTIES.contains(&name) => usage(format!("'{name}' is readonly")),
         name if name.contains(':') => {
             check_user_property(name, value)?;
             Ok(PoolPropertyChange::User(name.to_owned(), value.to_owned()))

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use send::{Receiver, ResumePoint, StreamReader, resume_point};
 use spa::{ActivePool, OpenDataset};
 use txg::Tx;
-use units::{ObjsetId, Txg};
+use units::{MinusOrZero as _, ObjsetId, Txg};
 
 use super::accounting::ZplAccounting;
 use super::receive::{NEEDED_FEATURES, Plan};
@@ -77,7 +77,8 @@ impl Pool {
             let record = record.ok_or(send::Error::Truncated { bytes: reader.bytes() });
             let record = record.map_err(failed)?;
             if let (Some(first), Some(point)) = (&first, resume_point(&record.record)) {
-                let bytes = first.bytes + record.at - at;
+                // the records before the first one that counts add nothing
+                let bytes = first.bytes + record.at.minus_or_zero(at);
                 let ResumePoint { object, offset } = point;
                 let now = ResumeToken { object, offset, bytes, ..first.clone() };
                 positions.lock().current = Some(now);

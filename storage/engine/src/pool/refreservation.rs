@@ -57,7 +57,9 @@ impl VolumeGeometry {
         let all = u128::from(self.block_count()) * u128::from(taken);
         let sectors = u128::from(typical.checked_div(SECTOR_SIZE).unwrap_or(0));
         let told = all.checked_div(sectors).unwrap_or(all);
-        u64::try_from(told * u128::from(DEFLATE_BLOCK_SIZE / SECTOR_SIZE)).unwrap_or(u64::MAX)
+        let sectors = u128::from(DEFLATE_BLOCK_SIZE / SECTOR_SIZE);
+        // a volume may be declared larger than any pool
+        told.checked_mul(sectors).and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(u64::MAX)
     }
 }
 

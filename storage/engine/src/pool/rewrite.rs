@@ -59,7 +59,7 @@ fn stored_txg(pointer: &Blkptr) -> Txg {
     }
 }
 
-/// What a rewrite of files covers.
+/// The files and blocks that a rewrite covers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RewriteRequest {
     /// Whether the files below a directory are rewritten.
@@ -80,7 +80,7 @@ pub struct FileRewrite<'a> {
     pub result: Result<RewriteSums>,
 }
 
-/// What a rewrite has done so far.
+/// The sums of a rewrite so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RewriteSums {
     /// Bytes of the blocks that were rewritten, as the files have them.
@@ -148,8 +148,8 @@ impl OpenFileSystem {
         while let Some(start) = next.filter(|_| !work.cancel.is_cancelled()) {
             let part = self.rewrite_range(file, start..request.range.end, &request.filter)?;
             work.progress.add(part.rewritten, 0);
-            sums.rewritten = sums.rewritten.saturating_add(part.rewritten);
-            sums.skipped = sums.skipped.saturating_add(part.skipped);
+            sums.rewritten += part.rewritten;
+            sums.skipped += part.skipped;
             next = part.next;
         }
         work.progress.add(0, 1);

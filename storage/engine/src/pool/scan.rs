@@ -39,7 +39,7 @@ pub struct ScanResult {
     pub damage: Vec<String>,
 }
 
-/// What a scan is for.
+/// The purpose of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScanKind {
@@ -402,7 +402,7 @@ impl Pool {
         state.requested = None;
         while let Some(running) = &state.running {
             running.watch.job.cancel.cancel();
-            // the scan of a suspended pool ends when the pool is given up
+            // the scan of a suspended pool ends when the pool is exported
             let timed_out =
                 self.0.scan_control.changed.wait_for(&mut state, POLL_INTERVAL).timed_out();
             if timed_out && self.is_suspended() {

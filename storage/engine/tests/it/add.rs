@@ -271,7 +271,7 @@ fn removed_logs_leave_holes() {
     }
     let remove = |name: &str| pool.remove_drives(&[name.to_owned()]);
     let why = remove("d0.img").unwrap_err().to_string();
-    assert!(why.contains("vdevs with data cannot yet"), "{why}");
+    assert!(why.contains("it is the only vdev for data"), "{why}");
     let why = remove("d1.img").unwrap_err().to_string();
     assert!(why.contains("zpool detach"), "{why}");
     remove("mirror-1").unwrap();

@@ -117,7 +117,7 @@ fn damaged_newest_state_is_discarded() {
         destroy_root(&folder, txg);
     }
     let refused = import_rewound(&folder, "tank", Rewind::No).err().map(|error| error.to_string());
-    assert!(refused.is_some_and(|why| why.contains("`zpool import -F tank` takes it back")));
+    assert!(refused.is_some_and(|why| why.contains("`zpool import -F tank` rewinds to it")));
     let wanted = preview_rewind(&folder, "tank", Rewind::Extreme).unwrap().unwrap();
     assert_eq!(wanted.txg, txgs[2]);
     assert_eq!(uberblock_txgs(&folder)[0], newest, "so far nothing was done");

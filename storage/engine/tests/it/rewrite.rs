@@ -160,7 +160,7 @@ fn encrypted_files_are_rewritten() {
 }
 
 /// Two writers change a file all the time, each its own bytes of every block, while it is rewritten and txgs are
-/// written. What they wrote last is there.
+/// written. Their last writes are there.
 #[test]
 fn writers_win_over_a_rewrite() {
     const SIZE: u64 = 3 << 20;
@@ -204,7 +204,7 @@ fn writers_win_over_a_rewrite() {
 }
 
 #[test]
-fn rewrite_gives_old_files_the_ratio_of_an_expanded_raidz() {
+fn rewrite_gives_files_the_ratio_after_expansion() {
     let folder = TempDir::new("rewrite-expanded", 3, 96 << 20);
     let new = new_pool(&folder, VdevLayout::Raidz(1), 3);
     let pool = engine::pool::create(&new, &environment()).unwrap();

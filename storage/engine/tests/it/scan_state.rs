@@ -112,7 +112,7 @@ fn scrub_goes_on_after_export() {
 }
 
 #[test]
-fn resilver_goes_on_only_if_it_covers_every_leaf() {
+fn resilver_resumes_only_if_it_covers_all_leaves() {
     let folder = TempDir::new("scan-resilver", 3, DRIVE_SIZE);
     let drives = folder.drives(3);
     let mut new = new_pool(&folder, VdevLayout::Mirror, 3);
@@ -277,7 +277,7 @@ fn overwrite(drive: &std::path::Path, at: u64, bytes: &[u8]) {
 }
 
 #[test]
-fn error_log_names_files_until_a_scrub_finds_them_whole() {
+fn error_log_names_files_until_a_clean_scrub() {
     let folder = TempDir::new("scan-errors", 2, DRIVE_SIZE);
     create_pool(&folder);
     let drives = folder.drives(2);

@@ -107,7 +107,7 @@ fn fill_missing(pool: &Pool, number: usize) {
     pool.sync().unwrap();
 }
 
-/// What there is after a cut: the pool is whole, and the new one, where there is one.
+/// After a cut the pool is whole, and the new one, where there is one.
 fn check_after_cut(storm: &DiskArray, at: usize) -> bool {
     let when = format!("cut at {at}");
     let found = storm.journal().cut_power(at, at as u64);

@@ -368,7 +368,7 @@ fn second_drive(pool: &Pool) -> String {
     pool.status().vdevs[1].name.clone()
 }
 
-/// What the pool is after a cut: sound as it is, and able to go on with the removal, or to cancel it.
+/// After a cut the pool is sound as it is, and able to go on with the removal, or to cancel it.
 fn check_after_cut(storm: &DiskArray, at: usize) {
     let when = format!("cut at {at}");
     let found = storm.journal().cut_power(at, at as u64);

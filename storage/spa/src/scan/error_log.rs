@@ -292,7 +292,7 @@ impl ActivePool {
     /// How many blocks the error log has.
     pub fn logged_error_count(&self) -> Result<u64, Error> {
         let logged = read_logs(&self.synced_mos())?;
-        Ok(u64::try_from(logged.len()).unwrap_or(u64::MAX))
+        Ok(units::to_u64(logged.len()))
     }
 }
 

@@ -52,7 +52,7 @@ impl FsWriter {
         let blocks = range.start.checked_div(size).unwrap_or(0)..end.div_ceil(size.max(1));
         let mut done = RewrittenRange { next: None, rewritten: 0, skipped: 0 };
         let mut chosen = Vec::new();
-        let examined = blocks.start.saturating_add(MAX_EXAMINED_BLOCKS);
+        let examined = blocks.start + MAX_EXAMINED_BLOCKS;
         for block in blocks {
             if done.rewritten >= MAX_TX_BYTES || block >= examined {
                 done.next = block.checked_mul(size);
@@ -61,9 +61,9 @@ impl FsWriter {
             let Some(pointer) = object.stored_pointer(BlockId::new(block))? else { continue };
             if wants(&pointer)? {
                 chosen.push(RewriteBlock::new(block, &pointer));
-                done.rewritten = done.rewritten.saturating_add(size);
+                done.rewritten += size;
             } else {
-                done.skipped = done.skipped.saturating_add(size);
+                done.skipped += size;
             }
         }
         if !chosen.is_empty() {
@@ -84,14 +84,14 @@ impl FsWriter {
         for block in chosen {
             contents.push((block, object.block(block.id)?));
         }
-        let bytes = SMALL_OP_BYTES.saturating_add(bytes.saturating_mul(2));
+        let bytes = SMALL_OP_BYTES + bytes * 2;
         let need = SpaceNeed { bytes, block_size: size, ..SpaceNeed::default() };
         let tx = self.transactions.begin_tx(&need)?;
         for (block, content) in contents {
             let Some(content) = content else { continue };
-            let start = block.id.get().saturating_mul(size);
+            let start = block.id.get() * size;
             if block.may_be_kept {
-                object.free_range(&tx, start..start.saturating_add(size))?;
+                object.free_range(&tx, start..start + size)?;
             }
             object.write(&tx, start, &content)?;
         }

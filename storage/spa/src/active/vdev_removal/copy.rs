@@ -227,7 +227,7 @@ impl ActivePool {
                 continue;
             }
             copied += used.total();
-            obsolete.push(u32::try_from(unused).unwrap_or(u32::MAX));
+            obsolete.push(units::narrow::<u32>(unused));
             segments.push(MappingSegment {
                 source: range.source.start,
                 length: range.target.asize,

@@ -1,6 +1,6 @@
 //! Serves the volumes of a new pool on files, to try hosts and to measure them.
 //!
-//! `cargo run -p nvmet --example serve_volume -- FOLDER ADDRESS MEGABYTES BLOCK [SECRET [SECRET]]` makes a pool on a file in
+//! `cargo run -p nvmet --example serve_namespace -- FOLDER ADDRESS MEGABYTES BLOCK [SECRET [SECRET]]` makes a pool on a file in
 //! the folder, and serves two volumes of it as `nqn.2026-01.org.example:disk` and `nqn.2026-01.org.example:chap` until it
 //! is killed. BLOCK is the size of a logical block: 512, with 16 KiB in the pool,
 //! or 4096, with 4 KiB. With a secret of `nvme gen-dhchap-key` hosts of the second subsystem prove who they are; with
