@@ -146,13 +146,12 @@ impl Cli {
         matches!(self.command, Command::Zpool(_) | Command::Zfs(_))
     }
 
-    /// Reports a failure, and gives the exit status. Of zpool and zfs it is 2 where the command line is wrong, 130
-    /// after an interruption, and 1 otherwise.
+    /// Reports a failure, and gives the exit status. Of zpool and zfs it is 2 where the command asks for what cannot
+    /// be, 130 after an interruption, and 1 otherwise.
     pub(crate) fn exit_status(&self, failure: &Failure) -> u8 {
         let status = failure.report();
         match (self.is_zfs_command(), status) {
-            (false, _) | (true, 0 | 130) => status,
-            (true, 2) if !failure.is_of_daemon() => 2,
+            (false, _) | (true, 0..=2 | 130) => status,
             (true, _) => 1,
         }
     }

@@ -127,11 +127,6 @@ impl Failure {
         Self::Engine(engine::Error::WriteFailed { path, reason })
     }
 
-    /// Whether the daemon refused, or the engine within it.
-    pub(crate) const fn is_of_daemon(&self) -> bool {
-        matches!(self, Self::Daemon(_))
-    }
-
     /// The same with the subject before it ("cannot offline sdb"), unless the message begins with one.
     pub(crate) fn with_subject(self, subject: impl FnOnce() -> String) -> Self {
         match self {

@@ -283,8 +283,11 @@ impl Pools {
 
     /// The pool of a dataset.
     pub(crate) fn pool_of_dataset(&self, dataset: &str) -> Result<Arc<ManagedPool>> {
-        self.pool(pool_of(dataset)).map_err(|why| match why {
-            Error::Reported { status: NO_SUCH_POOL, .. } => {
+        let pool = pool_of(dataset);
+        self.pool(pool).map_err(|why| match why {
+            Error::Reported { status: NO_SUCH_POOL, .. }
+                if self.unavailable_error(pool).is_none() =>
+            {
                 engine::Error::NoSuchDataset { name: dataset.to_owned() }.into()
             }
             other => other,

@@ -86,7 +86,7 @@ fn missing_or_full_targets_are_refused() {
     let dir = scratch_dir("refused");
     let large = run(&["bench", "path", path_arg(&dir), "--size", "1E"]);
     assert_eq!(large.status, 13, "{}", large.stderr);
-    assert!(large.stderr.contains("free, and 1E are wanted"), "{}", large.stderr);
+    assert!(large.stderr.contains("free, and 1E are needed"), "{}", large.stderr);
     assert!(is_empty_dir(&dir));
     let nowhere = run(&["bench", "path", path_arg(&dir.join("nowhere"))]);
     assert_eq!(nowhere.status, 10, "{}", nowhere.stderr);
@@ -336,7 +336,9 @@ fn copy_methods_are_compared_and_copies_removed() {
     }
     assert!(is_empty_dir(&target), "no copy is left");
     let only = run(&[&words[..], &["--ways", "teleport"]].concat());
-    assert!(only.status == 2 && only.stderr.contains("there are: poolhouse, cp, rsync, rsync-ssh"));
+    assert!(
+        only.status == 2 && only.stderr.contains("choose from: poolhouse, cp, rsync, rsync-ssh")
+    );
     let into_itself = run(&["bench", "copy", path_arg(&source), path_arg(&source.join("a"))]);
     assert!(into_itself.status == 2 && into_itself.stderr.contains("is inside the tree to copy"));
     let said = run_ok(&[&words[..], &["--dry-run"]].concat());

@@ -104,7 +104,7 @@ fn pool_properties_and_new_names_survive_imports() {
     );
     nas.run_ok("zpool set autotrim=on tank");
     assert_eq!(nas.run_ok("zpool get -Ho value autotrim tank"), "on\n");
-    assert!(nas.run_failing("zpool set colour=red tank", 1).contains("invalid property"));
+    assert!(nas.run_failing("zpool set colour=red tank", 2).contains("invalid property"));
     let figures = "zpool get -Hp -o value capacity,dedupratio,fragmentation,expandsize tank";
     let told = nas.run_ok(figures);
     let told: Vec<&str> = told.lines().collect();
@@ -260,9 +260,10 @@ fn pool_without_two_drives_is_imported() {
     assert_eq!(count(&nas.run_ok("zpool list tank 0.1 2"), "NAME"), 1);
     nas.run_failing("zpool status tank 0", 2);
     let status: Value = serde_json::from_str(&nas.run_ok("zpool status --json")).unwrap();
-    let vdev = &status["pools"]["tank"]["vdevs"]["tank"]["vdevs"]["mirror-0"];
+    let vdev = &status["pools"]["tank"]["vdevs"]["tank"]["vdevs"];
+    let vdev = vdev.as_object().unwrap().values().next().unwrap();
     let states = vdev["vdevs"].as_object().unwrap().values().map(|drive| &drive["state"]);
-    assert_eq!(states.collect::<Vec<_>>(), ["ONLINE", "UNAVAIL"], "{status}");
+    assert_eq!(states.filter(|state| *state == "UNAVAIL").count(), 2, "{status}");
     nas.run_ok("zfs create tank/b");
     nas.run_ok("serve --stop");
     assert_eq!(nas.run_ok("zfs list -Ho name"), "tank\ntank/a\ntank/b\n");
@@ -275,10 +276,10 @@ fn what_cannot_be_is_refused_in_sentences() {
     let (a, b) = (path_arg(&drives[0]), path_arg(&drives[1]));
     for (words, status, why) in [
         (format!("zpool create -m none tank mirror {a}"), 2, "mirror requires at least 2 devices"),
-        (format!("zpool create -m none mirror {a}"), 1, "reserved"),
-        (format!("zpool create -m none tank {a} {a}"), 1, "named twice"),
+        (format!("zpool create -m none mirror {a}"), 2, "reserved"),
+        (format!("zpool create -m none tank {a} {a}"), 2, "named twice"),
         (format!("zpool create -m none tank mirror {a} {b} /no/such"), 1, "/no/such"),
-        (format!("zpool create -m none -o ashift=7 tank {a}"), 1, "9"),
+        (format!("zpool create -m none -o ashift=7 tank {a}"), 2, "9 to 16"),
         (format!("zpool create -m none -O colour=red tank {a}"), 1, "colour"),
         ("zfs create tank/a".to_owned(), 1, "dataset does not exist"),
         ("zpool export tank".to_owned(), 1, "'tank': no such pool"),

@@ -68,6 +68,7 @@ fixture_tests! {
     raidz3_8_mixed_trouble = "raidz3-8-mixed-trouble",
     received = "received",
     removed_snapshots = "removed-snapshots",
+    removing = "removing",
     removed_twice = "removed-twice",
     resilver_midway = "resilver-midway",
     sent = "sent",

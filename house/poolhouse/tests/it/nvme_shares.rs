@@ -109,6 +109,6 @@ fn secrets_of_hosts_are_kept_in_private_files() {
     }
     let log = nas.read_log();
     assert!(!log.contains("AAECAwQF"), "{log}");
-    let why = nas.run_failing("share add nvme tank/disk -o nqn=disk", 1);
+    let why = nas.run_failing("share add nvme tank/disk -o nqn=disk", 2);
     assert!(why.contains("is not an NVMe qualified name"), "{why}");
 }

@@ -101,7 +101,7 @@ fn dry_runs_check_what_real_runs_check() {
     let root = nas.altroot();
     let root = path_arg(&root);
     for (words, why) in [
-        (format!("zpool create -n -R {root} other {used}"), "imported"),
+        (format!("zpool create -n -R {root} other {used}"), "active pool"),
         (format!("zpool create -n -R {root} other /no/such/drive"), "cannot be used"),
         (format!("zpool create -n -R {root} mirror {free}"), "reserved"),
         (format!("zpool create -n -R {root} tank {free}"), "already"),
@@ -191,7 +191,10 @@ fn commands_side_by_side_leave_their_entries() {
     });
     let told = nas.run_ok("zpool history tank");
     assert_eq!(told.lines().filter(|line| line.contains(" zfs set my:n")).count(), 20, "{told}");
-    assert!(told.lines().next_back().is_some_and(|line| line.contains(" zfs set my:n")), "{told}");
+    assert!(
+        told.trim_end().lines().next_back().is_some_and(|line| line.contains(" zfs set my:n")),
+        "{told}"
+    );
     let told = nas.run_ok("zpool history -i tank");
     let events = told.lines().filter(|line| line.contains("[txg:") && line.contains(" my:n"));
     assert_eq!(events.count(), 20, "{told}");

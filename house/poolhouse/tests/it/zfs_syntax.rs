@@ -150,10 +150,10 @@ fn devices_in_use_are_refused() {
     let nas = create_unmounted("busy", 2);
     let [mine, free] = &nas.drive_paths(2)[..] else { panic!("two drives") };
     let why = nas.run_failing(&format!("zpool create other {}", path_arg(mine)), 1);
-    assert!(why.contains("part of pool 'tank'"), "{why}");
+    assert!(why.contains("part of active pool 'tank'"), "{why}");
     let why =
         nas.run_failing(&format!("zpool replace tank {} {}", path_arg(mine), path_arg(mine)), 1);
-    assert!(why.contains("part of pool 'tank'"), "{why}");
+    assert!(why.contains("part of active pool 'tank'"), "{why}");
     let why =
         nas.run_failing(&format!("zpool import -d {} other", path_arg(&nas.0.join("drives"))), 1);
     assert!(why.contains("there is no pool 'other'"), "{why}");
