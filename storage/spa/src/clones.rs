@@ -213,7 +213,7 @@ impl VdevCloneTable {
         let change = |sum: u64, from: u64, to: u64| {
             let blocks = i128::from(to) - i128::from(from);
             let after = i128::from(sum) + i128::from(size) * blocks;
-            u64::try_from(after.max(0)).unwrap_or(u64::MAX)
+            units::narrow(after.clamp(0, u64::MAX.into()))
         };
         let there = |count: u64| u64::from(count > 0);
         let saved = change(self.header.saved, before, count.current);

@@ -106,7 +106,6 @@ pub fn create_pool(
     let tx = Tx::syncing(INITIAL_TXG);
     let table = NewZap { salt: world.random_u64(), ..NewZap::default() };
     Zap::create_at(&mos, &tx, POOL_DIRECTORY, ObjectType::OBJECT_DIRECTORY, &table)?;
-    let raw = Arc::clone(&source);
     let random = || world.random_u64();
     let change = SyncTaskContext {
         mos: &mos,
@@ -115,7 +114,7 @@ pub fn create_pool(
         version: POOL_VERSION,
         now: (world.now)(),
         usable_space: u64::MAX,
-        raw_source: &raw,
+        raw_source: &source,
         random: &random,
         free_block: &|_| {},
         mark_obsolete: &|_| {},

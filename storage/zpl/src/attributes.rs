@@ -14,7 +14,7 @@ use crate::sa_schema::SaSchema;
 /// Bytes that a file has at most: offsets are signed.
 pub(crate) const MAX_FILE_SIZE: u64 = i64::MAX as u64;
 
-/// What a file system says of a file besides its content.
+/// The attributes of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZnodeAttributes {
     /// Its type.

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 /// Entries that are allocated together.
 const CHUNK_LEN: usize = 32;
 
-/// A table of a fixed length. An entry is `T::default()` until somebody changes it.
+/// A table of a fixed length. An entry is `T::default()` until a caller changes it.
 #[derive(Debug)]
 pub(crate) struct ChunkedTable<T>(Box<[OnceLock<Box<[T]>>]>);
 

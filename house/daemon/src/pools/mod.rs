@@ -11,6 +11,7 @@ mod diff;
 pub(crate) mod filesystems;
 mod holds;
 mod import;
+mod importable;
 mod keys;
 mod maintenance;
 mod mount_calls;

@@ -126,7 +126,7 @@ impl RewriteService {
         running.push(RunningRewrite { id, pool: pool_name, control, thread });
         // a client asks for the end of the newest ones
         let ended = running.iter().filter(|it| it.thread.is_finished()).count();
-        let mut surplus = ended.saturating_sub(8);
+        let mut surplus = ended.max(8) - 8;
         running.retain(|it| {
             let goes = surplus > 0 && it.thread.is_finished();
             surplus -= usize::from(goes);
@@ -270,7 +270,7 @@ fn run_rewrite(
     let is_single = targets.len() == 1 && !request.recursive;
     if let Some(target) = targets.first().filter(|_| is_single) {
         let end = request.range.end.min(target.top.stat().size);
-        control.work.progress.set_bytes_total(end.saturating_sub(request.range.start));
+        control.work.progress.set_bytes_total(end.max(request.range.start) - request.range.start);
     }
     let mut result = Ok(true);
     for target in targets {

@@ -34,15 +34,7 @@ pub(super) fn pool_status(
 ) -> Value {
     let pool = &report.status;
     let mut facts = pool_head(pool, style);
-    if let Some(advice) = advice(pool) {
-        let one_line = |text: &str| text.replace("\n\t", " ");
-        facts.insert("status".to_owned(), json!(one_line(&advice.status)));
-        facts.insert("action".to_owned(), json!(one_line(advice.action)));
-        if let (Some(id), Some(page)) = (advice.message_id, advice.see()) {
-            facts.insert("msgid".to_owned(), json!(id));
-            facts.insert("moreinfo".to_owned(), json!(page));
-        }
-    }
+    facts.extend(advice_facts(pool));
     if let Some(scan) = &pool.scan {
         facts.insert("scan_stats".to_owned(), scan_stats(scan, style));
     }
@@ -86,10 +78,9 @@ pub(super) fn pool_status(
             facts.insert(key.to_owned(), Value::Object(all));
         }
     }
-    let lost = pool.scan.as_ref().map_or(0, |scan| scan.errors);
-    facts.insert("error_count".to_owned(), style.count(lost));
-    if let Some(scan) = pool.scan.as_ref().filter(|scan| !scan.damage.is_empty()) {
-        facts.insert("errlist".to_owned(), json!(scan.damage));
+    facts.insert("error_count".to_owned(), style.count(pool.data_errors.len() as u64));
+    if !pool.data_errors.is_empty() {
+        facts.insert("errlist".to_owned(), json!(pool.data_errors));
     }
     // the facts that zpool(8) does not have
     let own = json!({
@@ -100,6 +91,21 @@ pub(super) fn pool_status(
     });
     facts.insert("poolhouse".to_owned(), own);
     Value::Object(facts)
+}
+
+/// The problem of a pool and the next step, if it needs attention.
+fn advice_facts(pool: &PoolStatus) -> Map<String, Value> {
+    let mut facts = Map::new();
+    if let Some(advice) = advice(pool) {
+        let one_line = |text: &str| text.replace("\n\t", " ");
+        facts.insert("status".to_owned(), json!(one_line(&advice.status)));
+        facts.insert("action".to_owned(), json!(one_line(advice.action)));
+        if let (Some(id), Some(page)) = (advice.message_id, advice.see()) {
+            facts.insert("msgid".to_owned(), json!(id));
+            facts.insert("moreinfo".to_owned(), json!(page));
+        }
+    }
+    facts
 }
 
 fn expand_stats(expansion: &ExpansionStatus, style: NumberStyle) -> Value {

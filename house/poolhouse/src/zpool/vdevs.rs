@@ -99,7 +99,6 @@ fn check_vdev((group, role, drives): &VdevSpec) -> Result<(), Failure> {
         return Err(Failure::usage("a log is one drive or a mirror, and no raidz"));
     }
     if drives.len() < least {
-        let drives = drives.len();
         return Err(Failure::usage(format!(
             "invalid vdev specification: {name} requires at least {least} devices"
         )));

@@ -245,7 +245,11 @@ impl Replication {
 }
 
 fn mismatch(what: &str) -> Error {
-    Error::Usage { what: format!("{what}; use '-f' to add it all the same") }
+    Error::Usage {
+        what: format!(
+            "invalid vdev specification\nuse '-f' to override the following errors:\n{what}"
+        ),
+    }
 }
 
 fn check_named_once(new: &[NewVdev]) -> Result<()> {

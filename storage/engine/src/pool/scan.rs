@@ -9,7 +9,7 @@ use std::time::Duration;
 use ondisk::scan::{ErrorScrubPhys, ScanFunction, ScanPhase, ScanPhys};
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
-use units::{Txg, Zbookmark};
+use units::{MinusOrZero as _, Txg, Zbookmark};
 
 use super::Pool;
 use crate::{Error, Result};
@@ -465,11 +465,11 @@ impl Pool {
             ..empty_status()
         };
         if let Some(running) = state.running.as_ref().filter(|_| record.is_running()) {
-            let seconds = self.unix_seconds().saturating_sub(running.started).max(1);
+            let seconds = self.unix_seconds().minus_or_zero(running.started).max(1);
             status.read = running.watch.bytes_read();
             status.scanned = running.watch.job.progress.bytes_done().max(record.examined);
-            status.scan_rate = status.scanned.saturating_sub(running.base) / seconds;
-            status.issue_rate = status.issued.saturating_sub(running.base) / seconds;
+            status.scan_rate = status.scanned.minus_or_zero(running.base) / seconds;
+            status.issue_rate = status.issued.minus_or_zero(running.base) / seconds;
         }
         Some(status)
     }

@@ -124,7 +124,7 @@ fn allocated_estimate(active: &ActivePool, need: &SpaceNeed) -> u64 {
 
 /// All bytes of a request: more than can be counted is more than there is.
 const fn total_bytes(need: &SpaceNeed) -> u64 {
-    need.bytes.saturating_add(need.cloned_bytes)
+    need.bytes + need.cloned_bytes
 }
 
 /// Whether it fits below a quota: what is left may be used up, and the last write go a bit beyond.

@@ -1,8 +1,4 @@
-//! A pool that is held to be changed.
-//!
-//! There is one [`ActivePool`] of a pool in the world. Contents of datasets change at any time, in the
-//! open transaction group; the pool's own objects change only while a group is written
-//! ([`ActivePool::sync`]), by the tasks that were handed in for it and by the writing itself.
+//! A pool that is imported for writing. Datasets change in the open txg, its own objects in [`ActivePool::sync`].
 
 mod add;
 mod assertions;
