@@ -130,6 +130,10 @@ impl Failure {
     /// The same with the subject before it ("cannot offline sdb"), unless the message begins with one.
     pub(crate) fn with_subject(self, subject: impl FnOnce() -> String) -> Self {
         match self {
+            Self::Engine(why) => {
+                let (message, status) = (why.to_string(), why.exit_status());
+                Self::Daemon(::daemon::Error::Reported { message, status }).with_subject(subject)
+            }
             Self::Daemon(::daemon::Error::Reported { message, status })
                 if !["cannot ", "invalid vdev ", "pool '"]
                     .iter()

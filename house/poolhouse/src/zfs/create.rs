@@ -79,10 +79,10 @@ impl CreateArgs {
         let mut properties = canonical_properties(&self.properties)?;
         let volume = self.extract_volume(&mut properties)?;
         let new = NewDataset { name: self.name.clone(), properties };
-        engine::pool::check_new_dataset(
-            &new,
-            volume.map(|volume| (volume.size, volume.block_size)),
-        )?;
+        let shape = volume.map(|volume| (volume.size, volume.block_size));
+        engine::pool::check_new_dataset(&new, shape).map_err(|why| {
+            Failure::from(why).with_subject(|| format!("cannot create '{}'", self.name))
+        })?;
         if !self.dry_run {
             self.print_plan(&new, volume)?;
             return self.create(new, volume, asking);

@@ -46,13 +46,19 @@ pub(super) struct ScrubArgs {
 impl ScrubArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         for name in &self.pools {
-            asking.execute(&ScrubPool {
+            let done = asking.execute(&ScrubPool {
                 name: name.clone(),
                 stop: self.stop,
                 pause: self.pause,
                 errors_only: self.errors_only,
                 since_last_scrub: self.since_last,
-            })?;
+            });
+            let verb = match (self.stop, self.pause) {
+                (true, _) => "cancel scrubbing",
+                (_, true) => "pause scrubbing",
+                _ => "scrub",
+            };
+            done.map_err(|why| why.with_subject(|| format!("cannot {verb} {name}")))?;
         }
         if self.wait {
             for name in &self.pools {

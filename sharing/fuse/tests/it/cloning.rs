@@ -9,7 +9,7 @@ use crate::mounted_pool::{MountedPool, Random};
 const SIZE: usize = 8 << 20;
 
 #[test]
-fn cp_restores_files_from_snapshots_without_space() {
+fn cp_shares_blocks_within_a_mount() {
     if !can_mount() {
         return;
     }

@@ -291,7 +291,7 @@ const MORE: std::ops::Range<u64> = 20..70;
 /// Snapshots that the test takes of each.
 const SNAPSHOTS: u64 = 10;
 /// The most bytes that a mounted file system may take in the server.
-const MAX_MOUNT_BYTES: usize = 40 << 10;
+const MAX_MOUNT_BYTES: usize = 64 << 10;
 /// The most bytes that a snapshot may take.
 const MAX_SNAPSHOT_BYTES: usize = 512;
 
