@@ -29,12 +29,10 @@ fn cp_shares_blocks_within_a_mount() {
     place.pool.sync().unwrap();
     let properties = place.pool.pool_properties().unwrap();
     let saved = properties.iter().find(|it| it.name == "bclonesaved").unwrap();
-    // but for sectors that compression saved
-    assert!(
-        saved.value.parse::<usize>().unwrap() >= 2 * SIZE - (64 << 10),
-        "saved: {}",
-        saved.value
-    );
+    // the copy in the file system, but for sectors that compression saved; where root mounts a snapshot by itself, the
+    // kernel copies from it by reading
+    let shared: usize = saved.value.parse().unwrap();
+    assert!(shared >= SIZE - (64 << 10), "saved: {shared}");
     place.pool.destroy("tank@one").unwrap();
     for copy in ["restored", "copy", "file"] {
         assert!(fs::read(root.join(copy)).unwrap() == bytes, "{copy}");
