@@ -211,8 +211,8 @@ mod tests {
     #[test]
     fn invalid_vdevs_are_refused() {
         for (text, why) in [
-            ("mirror /a", "needs 2 drives"),
-            ("raidz3 /a /b /c", "needs 4 drives"),
+            ("mirror /a", "requires at least 2 devices"),
+            ("raidz3 /a /b /c", "requires at least 4 devices"),
             ("/a log raidz /b /c", "no raidz"),
             ("/a spare /b cache /c spare /d", "'spare' is given twice"),
             ("draid2:4d:11c:1s /a", "1 drives are named"),

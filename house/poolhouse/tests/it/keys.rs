@@ -121,7 +121,7 @@ fn failure_of_one_does_not_stop_the_others() {
     assert_eq!(values(), "on\non\n");
     // the failure of a single one is printed as before
     let why = nas.run_failing("zfs set recordsize=3 one", 1);
-    assert!(why.contains("power of two"), "{why}");
+    assert!(why.contains("power of 2"), "{why}");
     let why = nas.run_failing("zpool export one three two", 1);
     assert!(why.contains("three"), "{why}");
     assert_eq!(nas.run_ok("zpool list -Ho name"), "");

@@ -105,7 +105,7 @@ fn dry_runs_check_what_real_runs_check() {
         (format!("zpool create -n -R {root} other /no/such/drive"), "cannot be used"),
         (format!("zpool create -n -R {root} mirror {free}"), "reserved"),
         (format!("zpool create -n -R {root} tank {free}"), "already"),
-        (format!("zpool create -n -R {root} -O quota=many other {free}"), "quota"),
+        (format!("zpool create -n -R {root} -O quota=many other {free}"), "bad numeric value"),
         ("zfs create -n tank".to_owned(), "already exists"),
         ("zfs create -n tank/no/child".to_owned(), "does not exist"),
         ("zfs create -n -V 100G tank/volume".to_owned(), "out of space"),
