@@ -338,10 +338,9 @@ fn datasets_and_snapshots_take_little_memory() {
         assert!(each_snapshot <= MAX_SNAPSHOT_BYTES, "{each_snapshot} bytes a snapshot");
         println!("a mount takes {each_mount} bytes, a snapshot {each_snapshot}");
         pool.export();
-        let exported = settled_bytes(with_snapshots / 2);
-        assert!(
-            exported <= with_snapshots / 2,
-            "{exported} bytes after the export, {base} before the pool"
-        );
+        // threads and tables of the process stay
+        let most = base + MAX_BYTES_AFTER_EXPORT;
+        let exported = settled_bytes(most);
+        assert!(exported <= most, "{exported} bytes after the export, {base} before the pool");
     });
 }

@@ -18,7 +18,7 @@ use crate::shared_blocks::noise_bytes;
 use crate::test_pool::{TempDir, check_pool, credentials, environment, new_pool, write_file};
 
 const DRIVE_SIZE: u64 = 128 << 20;
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 const SECTOR_SIZE: usize = 4096;
 
 fn new_dataset(name: &str) -> NewDataset {
