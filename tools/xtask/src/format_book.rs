@@ -38,6 +38,7 @@ const CHAPTERS: &[Chapter] = &[
             "dsl/bookmark",
             "dsl/delegation",
             "history",
+            "scan",
         ],
     ),
     ("space", "Free space", &["spacemap"]),
