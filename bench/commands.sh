@@ -12,18 +12,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 base=${1:-$([[ -d /dev/shm ]] && echo /dev/shm || echo "${TMPDIR:-/tmp}")} rounds=${2:-21}
 datasets=${DATASETS:-0}
-ours=${POOLHOUSE:-${CARGO_TARGET_DIR:-target}/release/poolhouse}
-[[ -n ${POOLHOUSE:-} ]] || cargo build --quiet --locked --release -p poolhouse
-ours=$(readlink -f "$ours")
-scratch=$(mktemp -d "$base/bench-commands.XXXXXX")
-export POOLHOUSE_STATE=$scratch/state
-cleanup() {
-  "$ours" zpool export -f tank >/dev/null 2>&1 || true
-  "$ours" serve --stop >/dev/null 2>&1 || true
-  grep -o " $scratch/[^ ]*" /proc/mounts | sort -r | while read -r mount; do umount -l "$mount" || true; done
-  rm -rf "$scratch"
-}
-trap cleanup EXIT
+. bench/scratch-daemon.sh
+scratch_daemon commands "$base"
 
 truncate -s 1G "$scratch/drive"
 "$ours" zpool create -R "$scratch/m" tank "$scratch/drive"

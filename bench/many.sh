@@ -13,20 +13,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 base=${1:-$([[ -d /dev/shm ]] && echo /dev/shm || echo "${TMPDIR:-/tmp}")}
 datasets=${DATASETS:-300} snapshots=${SNAPSHOTS:-10000} memory=${MEMORY:-256M}
-ours=${POOLHOUSE:-${CARGO_TARGET_DIR:-target}/release/poolhouse}
-[[ -n ${POOLHOUSE:-} ]] || cargo build --quiet --locked --release -p poolhouse
-ours=$(readlink -f "$ours")
-scratch=$(mktemp -d "$base/bench-many.XXXXXX")
-export POOLHOUSE_STATE=$scratch/state
+. bench/scratch-daemon.sh
+scratch_daemon many "$base"
 "$ours" serve --memory "$memory" >/dev/null 2>&1 &
 daemon=$!
-cleanup() {
-  "$ours" zpool export -f tank >/dev/null 2>&1 || true
-  "$ours" serve --stop >/dev/null 2>&1 || true
-  grep -o " $scratch/[^ ]*" /proc/mounts | sort -r | while read -r mount; do umount -l "$mount" || true; done
-  rm -rf "$scratch"
-}
-trap cleanup EXIT
 until [[ -S $POOLHOUSE_STATE/socket ]]; do sleep 0.1; done
 
 # Prints the milliseconds since the last call, and the daemon's memory and threads.

@@ -78,7 +78,7 @@ const ACCESS_MASKS: [(u32, u32, u32); 9] = [
     (access::XATTR_LIST, mask::READ_NAMED_ATTRIBUTES, mask::READ_NAMED_ATTRIBUTES),
 ];
 
-/// The time that a request waits for another client that returns a delegation, before its client is told to ask again.
+/// How long a request waits until another client returns a delegation. Then the reply is NFS4ERR_DELAY.
 const RECALL_WAIT: Duration = Duration::from_secs(1);
 /// The file system of pseudo directories.
 const PSEUDO_FSID: u64 = 0x7073_6575_646f;

@@ -73,7 +73,7 @@ struct Events {
     told: BTreeSet<u8>,
 }
 
-/// A change of reservations that a host is told of.
+/// A change of reservations, which the log page reports to the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Notification {
     /// The number of the notification, from 1.
@@ -106,7 +106,7 @@ pub(crate) struct Event {
 }
 
 impl Events {
-    /// The next event that the host is told of.
+    /// The next event for the host.
     fn next(&mut self) -> Option<Event> {
         let notice = 2;
         let of_io_commands = 6;

@@ -69,7 +69,7 @@ struct RewriteTarget {
     top: File,
     /// The path below the root of the file system.
     path: Vec<u8>,
-    /// What users see before the paths of the file system: its mountpoint, or `FS:`.
+    /// The prefix of the paths that users see: the mountpoint, or `FS:`.
     prefix: String,
 }
 
@@ -204,7 +204,7 @@ impl RewriteService {
     }
 }
 
-/// What users see before the paths of a mounted file system.
+/// The prefix of the paths that users see of a mounted file system.
 fn prefix_of(dir: &Path) -> String {
     dir.display().to_string().trim_end_matches('/').to_owned()
 }

@@ -37,15 +37,14 @@ impl Row {
 
 /// Prints rows below a head with these columns of counts.
 pub(super) fn print_rows(rows: &[Row], counts: &[&str], out: &mut dyn Write) -> io::Result<()> {
-    let width = |row: &Row| 2 * row.depth + escape_control(&row.name).chars().count();
-    let width = rows.iter().map(width).max().unwrap_or(0).max(MIN_NAME_WIDTH);
+    let width = name_width(rows);
     write!(out, "\t{:width$}  {:<8}", "NAME", "STATE")?;
     for count in counts {
         write!(out, " {count:>5}")?;
     }
     writeln!(out)?;
     for row in rows {
-        let name = format!("{}{}", "  ".repeat(row.depth), escape_control(&row.name));
+        let name = indented_name(row);
         let Some(state) = &row.state else {
             writeln!(out, "\t{name}\t")?;
             continue;
@@ -60,6 +59,29 @@ pub(super) fn print_rows(rows: &[Row], counts: &[&str], out: &mut dyn Write) -> 
         writeln!(out)?;
     }
     Ok(())
+}
+
+/// Prints the names and states of rows without a head, as `zpool import` does.
+pub(super) fn print_states(rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
+    let width = name_width(rows);
+    for row in rows {
+        let name = indented_name(row);
+        match &row.state {
+            Some(state) => writeln!(out, "\t{name:width$}  {state}")?,
+            None => writeln!(out, "\t{name}\t")?,
+        }
+    }
+    Ok(())
+}
+
+/// The width of the column of names.
+fn name_width(rows: &[Row]) -> usize {
+    let widths = rows.iter().map(|row| indented_name(row).chars().count());
+    widths.max().unwrap_or(0).max(MIN_NAME_WIDTH)
+}
+
+fn indented_name(row: &Row) -> String {
+    format!("{}{}", "  ".repeat(row.depth), escape_control(&row.name))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use api::{
 };
 use engine::pool::{Rewind, RewindProgress};
 
+use super::config_tree::{Row, print_states};
 use crate::daemon::DaemonArgs;
 use crate::interrupt;
 use crate::keys;
@@ -21,8 +22,6 @@ use crate::time;
 
 /// How often it is looked how far a reading has come.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// The least width of the column of names.
-const MIN_NAME_WIDTH: usize = 10;
 /// Where nobody says where to look.
 const DEFAULT_SEARCH_PATH: &str = "/dev";
 
@@ -399,19 +398,16 @@ fn print_pool(pool: &ImportablePool, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "   see: https://openzfs.github.io/openzfs-docs/msg/{page}")?;
     }
     writeln!(out, "config:\n")?;
-    let rows = std::iter::once((0, &pool.name, health))
-        .chain(pool.vdevs.iter().map(|(depth, name, state)| (*depth, name, state)));
-    let name = |depth: usize, name: &str| format!("{}{}", "  ".repeat(depth), escape_control(name));
-    let width =
-        rows.clone().map(|(depth, it, _)| name(depth, it).chars().count()).max().unwrap_or(0);
-    let width = width.max(MIN_NAME_WIDTH);
-    for (depth, it, state) in rows {
-        // the head of a class of vdevs has no state
-        if state.is_empty() {
-            writeln!(out, "\t{it}\t")?;
-        } else {
-            writeln!(out, "\t{:width$}  {state}", name(depth, it))?;
-        }
-    }
-    Ok(())
+    let pool_row = (0, pool.name.clone(), health.clone());
+    let rows: Vec<Row> = std::iter::once(&pool_row)
+        .chain(&pool.vdevs)
+        .map(|(depth, name, state)| Row {
+            depth: *depth,
+            name: name.clone(),
+            // the head of a class of vdevs has none
+            state: Some(state.clone()).filter(|state| !state.is_empty()),
+            ..Row::default()
+        })
+        .collect();
+    print_states(&rows, out)
 }

@@ -178,21 +178,19 @@ fn commands_say_what_openzfs_says() {
     let known: BTreeMap<&str, &str> = KNOWN_DIFFERENCES.iter().copied().collect();
     let (ours, theirs) = (run_situations(&nas), parse(RECORDED));
     assert_eq!(ours.len(), theirs.len(), "the recording is of other situations");
+    let is_unique =
+        |command: &str| theirs.iter().filter(|said| said.command == command).count() == 1;
     let mut wrong = String::new();
     for (at, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
         assert_eq!(ours.command, theirs.command, "situation {at}");
         match (difference(ours, theirs), known.contains_key(ours.command.as_str())) {
             (Some(text), false) => wrong += &text,
-            (None, true) if theirs_once(&theirs.command) => {
+            // an entry of the list is about a command that is given once
+            (None, true) if is_unique(&theirs.command) => {
                 wrong += &format!("$ {}: alike now; take it off the list\n", ours.command);
             }
             _ => {}
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
-}
-
-/// Whether a command is in the situations once, so that its entry in the list is about that one.
-fn theirs_once(command: &str) -> bool {
-    parse(RECORDED).iter().filter(|said| said.command == command).count() == 1
 }

@@ -355,7 +355,7 @@ impl Compound<'_> {
     }
 }
 
-/// What an open of a file that exists sets of the attributes of a new one.
+/// The attributes that an OPEN sets on a file that exists.
 fn size_only(set: &SetAttributes) -> Bitmap {
     set.set.intersection(&Bitmap::of(&[attr::SIZE]))
 }

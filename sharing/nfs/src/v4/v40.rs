@@ -229,7 +229,7 @@ impl Compound<'_> {
             }
             let result = this.lock(how, range, &Locker::New(*new));
             let status = result.err().unwrap_or(Status::OK);
-            // a repetition is told by the number of the open's owner
+            // the sequence number of the open-owner shows a repetition
             let kept = OwnerResult { status, body: Vec::new(), current: None };
             turn.finish(op::LOCK, new.lock_seqid, kept);
             drop(turn);

@@ -15,7 +15,7 @@ use crate::request::Result;
 use crate::wire::status::Status;
 use crate::wire::v4::{SetClientId, Verifier};
 
-/// What a client of NFSv4.0 has instead of sessions: the numbers by which it confirms itself.
+/// The confirmation of an NFSv4.0 client, which has no sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Confirmation {
     /// The number that makes the client known.

@@ -34,7 +34,7 @@ struct BackChannel {
     connection: Option<Weak<Connection>>,
 }
 
-/// What a session is made of.
+/// The parameters of a new session.
 pub(crate) struct NewSession {
     pub(crate) fore_channel: ChannelAttributes,
     pub(crate) minor_version: u32,
