@@ -32,6 +32,17 @@ def inside(arguments):
         os.execvpe("unshare", [*command, sys.executable, *arguments], {**os.environ, "ZTS_INSIDE": "1"})
 
 
+def remove_tree(folder):
+    """Removes a folder of ours. A mount below it stops the removal, which would delete the mount's own files."""
+    folder = os.path.realpath(folder)
+    mounts = [line.split()[4].replace("\\040", " ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    below = [mount for mount in mounts if mount == folder or mount.startswith(folder + "/")]
+    if below:
+        print(f"{folder} stays: {below[0]} is mounted", flush=True)
+        return
+    subprocess.run(["rm", "-rf", "--one-file-system", "--", folder], stderr=subprocess.DEVNULL)
+
+
 def run(*command, **more):
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", **more)
 
@@ -163,12 +174,12 @@ class Runner:
             run("losetup", "-d", loop)
         self.loops = []
         for folder in (self.state, self.files):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
             folder.mkdir(mode=0o777, exist_ok=True)
         self.files.chmod(0o1777)
         for name in os.listdir("/"):
             if re.match(r"test(pool|ctr|fs)|zonepool|poolname50|newpool|mnt_|testdir", name) and not os.path.ismount("/" + name):
-                shutil.rmtree("/" + name, ignore_errors=True)
+                remove_tree("/" + name)
 
     def one(self, group, script, user, limit, log):
         """(exit status or None where its time was up, seconds)"""
@@ -293,7 +304,7 @@ def main():
             file.write_text(value)
         for over in (str(SUITE), "/etc", "/sys/module"):
             subprocess.run(["umount", "-l", over], stderr=subprocess.DEVNULL)
-        shutil.rmtree(work, ignore_errors=True)
+        remove_tree(work)
     print(f"{total['PASS']} passed, {total['FAIL']} failed, {total['SKIP']} skipped")
 
 
