@@ -167,8 +167,17 @@ impl SyncTaskContext<'_> {
     }
 
     /// Adds to or subtracts from a directory's used space (dsl_dir_diduse_space).
-    pub(crate) fn add_space(&self, dir: ObjectId, what: UsedBy, delta: SpaceDelta) -> Result<()> {
+    ///
+    /// Rule: a directory gives back no more than it uses. Other versions left counts in pools that are too low,
+    /// and the ancestors' breakdown must stay the sum of what their children use.
+    pub(crate) fn add_space(
+        &self,
+        dir: ObjectId,
+        what: UsedBy,
+        mut delta: SpaceDelta,
+    ) -> Result<()> {
         let (parent, counted) = self.update_dir(dir, |dir| {
+            delta.used = delta.used.max(to_i64(dir.used).wrapping_neg());
             let counted = parent_delta(dir.used, delta.used, dir.reserved);
             delta.add_to([&mut dir.used, &mut dir.compressed, &mut dir.uncompressed]);
             what.add(dir, delta.used);

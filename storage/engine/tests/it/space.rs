@@ -1,5 +1,6 @@
 //! Changes without space are refused with the right error; changes that free space succeed.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -557,4 +558,48 @@ fn blocks_below_a_sector_need_a_whole_sector() {
         fs.unlink(&credentials(), root_object(&fs), b"small-0").unwrap();
         held.sync().unwrap();
     }
+}
+
+/// Bytes that blocks take on the drives, and bytes that the root dataset counts as used.
+fn referenced_and_used(folder: &TempDir) -> (u64, u64) {
+    let search = engine::search(&[folder.path().into()]);
+    let pool = search.open("tank", &engine::OpenOptions::default()).unwrap();
+    let verify = engine::check::PoolVerifier::new(&pool, Arc::default()).unwrap();
+    verify.work();
+    while verify.next_round() {
+        verify.work();
+    }
+    let referenced = verify.findings().space.iter().map(|space| space.referenced_bytes).sum();
+    let wanted = engine::dataset::DatasetQuery { depth: Some(0), ..Default::default() };
+    let mut used = Vec::new();
+    let show = &mut |dataset: engine::dataset::Dataset| {
+        used.push(dataset.property_value("used").unwrap().parse().unwrap());
+    };
+    pool.list_datasets("tank", &wanted, show, &mut |event| panic!("{event:?}")).unwrap();
+    (referenced, used[0])
+}
+
+#[test]
+fn used_space_is_exact_after_each_export() {
+    let folder = TempDir::new("used", 1, 256 * MIB);
+    let mut pool = create_pool(&folder);
+    for round in 0..4_u32 {
+        for name in ["one", "two"] {
+            let name = format!("tank/{name}-{round}");
+            create_filesystem(&pool, &name, &[]);
+            write_file(&pool, &name, "film", &noise_bytes(round + 1, 200_000));
+            pool.create_snapshots(&[format!("{name}@s")]).unwrap();
+        }
+        if round > 0 {
+            pool.destroy(&format!("tank/one-{}@s", round - 1)).unwrap();
+            pool.destroy(&format!("tank/one-{}", round - 1)).unwrap();
+        }
+        pool.export().unwrap();
+        drop(pool);
+        let (referenced, used) = referenced_and_used(&folder);
+        assert_eq!(used, referenced, "round {round}");
+        pool =
+            engine::pool::import(&[folder.path().into()], "tank", false, &environment()).unwrap();
+    }
+    pool.export().unwrap();
 }

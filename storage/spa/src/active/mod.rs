@@ -247,8 +247,6 @@ pub struct ActivePool {
     checkpoint: RwLock<Option<Uberblock>>,
     pub(crate) open_datasets: Mutex<BTreeMap<ObjsetId, Arc<OpenDataset>>>,
     pub(crate) tasks: tasks::SyncTasks,
-    /// What the MOS used more in the last group, to be written with the next.
-    pub(crate) mos_growth: Mutex<dsl::write::SpaceDelta>,
     pub(crate) owner_accounting: RwLock<Option<Arc<dyn OwnerAccounting>>>,
     /// What goes over the free space of leaves.
     activities: leaf_activity::LeafActivities,
@@ -379,7 +377,6 @@ impl ActivePool {
             checkpoint: RwLock::new(checkpoint),
             open_datasets: Mutex::default(),
             tasks: tasks::SyncTasks::default(),
-            mos_growth: Mutex::default(),
             owner_accounting: RwLock::new(None),
             activities,
             sync_lock: Mutex::new(()),

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use arc::CachingSink;
 use dmu::{BlockLedger, Form, Objset, SyncContext, SyncOutput};
+use dsl::write::pool::add_mos_space;
 use dsl::write::{DatasetLedger, SpaceDelta, SyncTaskContext};
 use ondisk::dnode::Dnode;
 use ondisk::feature::Feature;
@@ -127,7 +128,6 @@ impl ActivePool {
         self.free_orphan_blocks(txg);
         dsl::write::free_pending(&change, MAX_FREED_BLOCKS)?;
         self.continue_discard(&change)?;
-        dsl::write::pool::add_mos_space(&change, std::mem::take(&mut self.mos_growth.lock()))?;
         self.write_dtls(&tx)?;
         if may_enable_features {
             self.update_label_features()?;
@@ -269,7 +269,11 @@ impl ActivePool {
     fn write_mos(&self, change: &SyncTaskContext<'_>) -> Result<Blkptr, Error> {
         let txg = change.tx.txg();
         let mut root = self.mos.synced().root().clone();
+        let mut growth = SpaceDelta::default();
         for pass in 1..=MAX_SYNC_PASSES {
+            // Rule: the record of the MOS's space has the growth of all passes before the txg is committed.
+            // An export or a crash would lose it, and later frees would be taken off bytes never counted.
+            add_mos_space(change, std::mem::take(&mut growth))?;
             self.write_block_refs(change)?;
             self.sync_removal_progress(change)?;
             // a drive may fail while the pool's own objects are written
@@ -291,8 +295,7 @@ impl ActivePool {
                 form: self.dnode_form(),
             };
             root = self.mos.sync(&syncing, &mut |_| {})?.root;
-            let mut growth = self.mos_growth.lock();
-            *growth = *growth + ledger.growth.into_inner();
+            growth = ledger.growth.into_inner();
         }
         Err(Error::SyncNotConverging { txg })
     }
