@@ -7,6 +7,7 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::mount_zfs::{self, PROGRAM_NAME};
 use crate::outcome::{CommandResult, Failure};
+use crate::usage;
 use crate::{
     alerts, backup, bench, config, daemon, drives, events, fans, generate, inspect, jobs, plan,
     policy, replicate, rescue, share, stream, timemachine, ups, user, web, zfs, zpool,
@@ -103,10 +104,16 @@ fn insert_linked_command(mut args: Vec<OsString>) -> Vec<OsString> {
 }
 
 impl Cli {
+    /// The definition of all commands.
+    pub(crate) fn definition() -> clap::Command {
+        allow_repeated_flags(Self::command())
+    }
+
     /// Parses the arguments of this process. Ends the process where they cannot be understood.
     pub(crate) fn from_args() -> Self {
         let args = insert_linked_command(std::env::args_os().collect());
-        let matches = allow_repeated_flags(Self::command()).get_matches_from(args);
+        let matches = Self::definition().try_get_matches_from(&args);
+        let matches = matches.unwrap_or_else(|why| usage::exit(&why, &Self::definition(), &args));
         Self::from_arg_matches(&matches).unwrap_or_else(|why| why.exit())
     }
 

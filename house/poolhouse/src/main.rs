@@ -41,6 +41,7 @@ mod table;
 mod time;
 mod timemachine;
 mod ups;
+mod usage;
 mod user;
 mod web;
 mod zfs;
