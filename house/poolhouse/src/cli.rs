@@ -153,13 +153,13 @@ impl Cli {
         matches!(self.command, Command::Zpool(_) | Command::Zfs(_))
     }
 
-    /// Reports a failure, and gives the exit status. Of zpool and zfs it is 2 where the command asks for what cannot
-    /// be, 130 after an interruption, and 1 otherwise.
+    /// Reports a failure, and gives the exit status, which is that of zpool(8) and zfs(8) for their commands.
     pub(crate) fn exit_status(&self, failure: &Failure) -> u8 {
         let status = failure.report();
-        match (self.is_zfs_command(), status) {
-            (false, _) | (true, 0..=2 | 130) => status,
-            (true, _) => 1,
+        match &self.command {
+            Command::Zpool(_) => usage::refusal_status("zpool", failure, status),
+            Command::Zfs(_) => usage::refusal_status("zfs", failure, status),
+            _ => status,
         }
     }
 }

@@ -146,6 +146,14 @@ impl Failure {
         }
     }
 
+    /// The message of an error of the daemon.
+    pub(crate) fn daemon_message(&self) -> Option<String> {
+        match self {
+            Self::Daemon(error) => Some(error.to_string()),
+            _ => None,
+        }
+    }
+
     /// Says why on standard error, and gives the exit status.
     pub(crate) fn report(&self) -> u8 {
         match self {

@@ -75,7 +75,7 @@ pub(crate) fn parse_types(types: &[String]) -> Result<Vec<String>, Failure> {
                 _ => {
                     let known = DATASET_TYPES.join(", ");
                     let what =
-                        format!("-t {name}: this type does not exist; choose from: {known}, all");
+                        format!("invalid type '{name}'\nchoose from: {known}, all");
                     return Err(Failure::usage(what));
                 }
             },

@@ -7,6 +7,8 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use crate::outcome::Failure;
+
 /// The status of zpool and zfs for a command line that cannot be understood.
 const INVALID_COMMAND_LINE: i32 = 2;
 
@@ -63,6 +65,43 @@ const MISSING_ARGUMENTS: &[(&str, &str, &[&str])] = &[
     ("zfs", "unshare", &["missing filesystem argument"]),
     ("zfs", "wait", &["missing 'filesystem' argument"]),
 ];
+
+/// Beginnings of messages after which the commands end with status 255: their functions return -1.
+const MINUS_ONE_MESSAGES: &[(&str, &[&str])] = &[
+    (
+        "zpool",
+        &[
+            "cannot attach ",
+            "cannot detach ",
+            "cannot initialize ",
+            "cannot replace ",
+            "cannot trim ",
+            "failed to clear label",
+        ],
+    ),
+    (
+        "zfs",
+        &[
+            "cannot set property for ",
+            "Key load error",
+            "Key unload error",
+            "Key change error",
+            "cannot resume send",
+        ],
+    ),
+];
+
+/// The exit status of zpool or zfs after a failure that has `status` elsewhere: 2 where the command found the mistake
+/// in its own arguments, 130 after an interruption, otherwise 255 or 1, as scripts know them.
+pub(crate) fn refusal_status(command: &str, failure: &Failure, status: u8) -> u8 {
+    let message = match (failure.daemon_message(), status) {
+        (_, 0 | 130) | (None, 2) => return status,
+        (message, _) => message.unwrap_or_default(),
+    };
+    let listed = MINUS_ONE_MESSAGES.iter().filter(|(of, _)| *of == command);
+    let mut begins = listed.flat_map(|(_, begins)| *begins);
+    if begins.any(|begin| message.starts_with(begin)) { 255 } else { 1 }
+}
 
 /// Says why the command line cannot be understood, and ends the process. `args` begin with the program.
 pub(crate) fn exit(error: &clap::Error, definition: &clap::Command, args: &[OsString]) -> ! {

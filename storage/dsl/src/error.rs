@@ -117,6 +117,26 @@ pub enum Error {
         /// Bytes that there are.
         available: u64,
     },
+    /// A quota that is less than the space in use.
+    #[error(
+        "size is less than current used or reserved space\n{used} bytes are used or reserved, and the limit would be {limit}"
+    )]
+    LimitBelowUsed {
+        /// Bytes used or reserved.
+        used: u64,
+        /// The wanted limit.
+        limit: u64,
+    },
+    /// A reservation that does not fit.
+    #[error(
+        "size is greater than available space\n{needed} bytes are needed, and there is room for {available}"
+    )]
+    ReservationTooLarge {
+        /// Bytes that it takes.
+        needed: u64,
+        /// Bytes that there are.
+        available: u64,
+    },
     /// There was a snapshot in this transaction group already; retry in the next.
     #[error("{name} already has a snapshot in this transaction group")]
     SnapshotInSameTxg {
@@ -175,6 +195,44 @@ pub enum Error {
         /// Where it should begin.
         txg: Txg,
     },
+    /// A property that no user sets.
+    #[error("'{property}' is readonly")]
+    ReadOnlyProperty {
+        /// The property.
+        property: String,
+    },
+    /// A property of other kinds of datasets.
+    #[error("'{property}' does not apply to datasets of this type")]
+    NotApplicable {
+        /// The property.
+        property: String,
+    },
+    /// A property that has a value of its own in each dataset.
+    #[error(
+        "'{property}' property cannot be inherited\n{}use 'zfs inherit -S {property}' to revert to received value",
+        clear_hint(property)
+    )]
+    NotInheritable {
+        /// The property.
+        property: String,
+    },
+    /// A dataset cannot be moved below itself.
+    #[error(
+        "cannot rename to '{name}': New dataset name cannot be a descendant of current dataset name"
+    )]
+    BelowItself {
+        /// The new name.
+        name: String,
+    },
+    /// Of one dataset there can be one snapshot in a txg.
+    #[error("cannot create snapshots : multiple snapshots of same fs not allowed")]
+    SeveralSnapshots,
+    /// There is no interrupted receive into the dataset.
+    #[error("'{name}' does not have any resumable receive state to abort")]
+    NoResumableState {
+        /// The dataset.
+        name: String,
+    },
     /// A property that cannot be set.
     #[error("{property} cannot be set: {why}")]
     InvalidProperty {
@@ -198,12 +256,10 @@ pub enum Error {
         value: String,
     },
     /// A value that a property cannot have.
-    #[error("'{property}' cannot be '{value}': {why}")]
+    #[error("'{property}' {why}")]
     InvalidValue {
         /// The property.
         property: String,
-        /// The value.
-        value: String,
         /// Why not.
         why: &'static str,
     },
@@ -231,6 +287,14 @@ impl Error {
                 | Self::Held { .. }
                 | Self::InvalidName { .. }
                 | Self::NoSpace { .. }
+                | Self::LimitBelowUsed { .. }
+                | Self::ReservationTooLarge { .. }
+                | Self::ReadOnlyProperty { .. }
+                | Self::NotApplicable { .. }
+                | Self::NotInheritable { .. }
+                | Self::BelowItself { .. }
+                | Self::SeveralSnapshots
+                | Self::NoResumableState { .. }
                 | Self::SnapshotInSameTxg { .. }
                 | Self::NotLatest { .. }
                 | Self::NotAClone { .. }
@@ -243,5 +307,15 @@ impl Error {
                 | Self::UnknownWord { .. }
                 | Self::NotANumber { .. }
         )
+    }
+}
+
+/// How to clear a property that is a limit.
+fn clear_hint(property: &str) -> String {
+    match property {
+        "quota" | "refquota" | "reservation" | "refreservation" => {
+            format!("use 'zfs set {property}=none' to clear\n")
+        }
+        _ => String::new(),
     }
 }

@@ -50,8 +50,9 @@ impl Pools {
             let later = newer_than(&all, head, snapshot)?;
             if !later.is_empty() && !newer && !clones {
                 return Err(Error::refused_error(format!(
-                    "'{snapshot}' is not the newest of its file system: use -r to destroy {}",
-                    later.join(", ")
+                    "cannot rollback to '{snapshot}': more recent snapshots or bookmarks exist\nuse '-r' to \
+                     force deletion of the following snapshots and bookmarks:\n{}",
+                    later.join("\n")
                 )));
             }
             let scope = DestroyScope { recursive: clones, clones, defer: false };

@@ -193,8 +193,8 @@ impl ShareService {
             return Ok(());
         }
         Err(Error::refused_error(format!(
-            "cannot {verb} '{name}': it has sharenfs=off and sharesmb=off; `zfs set sharenfs=on {name}` \
-             shares it"
+            "cannot {verb} '{name}': legacy share\nuse exports(5) or smb.conf(5) to {verb} this filesystem{}",
+            if verb == "share" { ", or set the sharenfs or sharesmb property" } else { "" }
         )))
     }
 

@@ -54,9 +54,9 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
     let columns = match &args.columns[..] {
         [] => DEFAULT_COLUMNS.to_vec(),
-        given => check_words("-o", given, &COLUMNS)?,
+        given => check_words("column name", given, &COLUMNS)?,
     };
-    let sources = check_words("-s", &args.sources, &SOURCES)?;
+    let sources = check_words("source", &args.sources, &SOURCES)?;
     let named = || args.properties.split(',');
     let all = named().any(|name| name == "all");
     let properties: Vec<String> = named().flat_map(expand_property).collect();
@@ -109,7 +109,7 @@ pub(super) fn property_or_dash(dataset: &Dataset, name: &str) -> Property {
 
 /// The words that were given, if all are known; all there are, if none was.
 fn check_words<'a>(
-    switch: &str,
+    kind: &str,
     given: &[String],
     words: &[&'a str],
 ) -> Result<Vec<&'a str>, Failure> {
@@ -119,7 +119,7 @@ fn check_words<'a>(
     let find = |given: &String| {
         words.iter().copied().find(|word| word == given).ok_or_else(|| {
             Failure::usage(format!(
-                "{switch} {given}: this word is unknown; choose from: {}",
+                "invalid {kind} '{given}'\nchoose from: {}",
                 words.join(", ")
             ))
         })
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn only_known_words_are_taken() {
         let words = |text: &str| {
-            check_words("-s", &[text.to_owned()], &SOURCES).map(|found| found.len()).map_err(|_| ())
+            check_words("source", &[text.to_owned()], &SOURCES).map(|found| found.len()).map_err(|_| ())
         };
         assert_eq!(words("local"), Ok(1));
         assert_eq!(words("all"), Ok(6));

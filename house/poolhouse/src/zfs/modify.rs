@@ -177,9 +177,9 @@ fn resolve_new_name(from: &str, to: &str) -> Result<String, Failure> {
     match to.split_once('@') {
         None => Ok(to.to_owned()),
         Some((new, part)) if new.is_empty() || new == head => Ok(part.to_owned()),
-        Some((new, _)) => {
-            let what = format!("a snapshot of '{head}' cannot become one of '{new}'");
-            Err(Failure::usage(what))
+        Some(_) => {
+            let what = format!("cannot rename to '{to}': snapshots must be part of same dataset");
+            Err(engine::Error::Refused { what }.into())
         }
     }
 }

@@ -74,7 +74,7 @@ impl NamedSpaceArgs {
         let is_known =
             |name: &String| name == "all" || TYPES.iter().any(|(known, ..)| known == name);
         if let Some(name) = self.types.iter().find(|name| !is_known(name)) {
-            return Err(Failure::usage(format!("-t {name}: this type does not exist")));
+            return Err(Failure::usage(format!("invalid type '{name}'")));
         }
         let is_wanted = |(name, _, kind): &&(&str, &str, OwnerKind)| match &self.types[..] {
             [] => *kind == usual,

@@ -155,7 +155,7 @@ impl GetArgs {
         let known = |asked: &String| COLUMNS.into_iter().find(|column| column == asked);
         let unknown = |asked| {
             Failure::usage(format!(
-                "-o {asked}: this column does not exist; choose from: {}",
+                "invalid column name '{asked}'\nchoose from: {}",
                 COLUMNS.join(", ")
             ))
         };

@@ -10,10 +10,10 @@ const MAX_VALUE_LEN: usize = 8191;
 
 /// Parses a text as a value of a property, if it is one and can be set.
 pub fn parse_value(name: &str, kind: DatasetKind, text: &str) -> Result<PropertyValue> {
-    let bad = |why| Error::InvalidValue { property: name.to_owned(), value: text.to_owned(), why };
+    let bad = |why| Error::InvalidValue { property: name.to_owned(), why };
     let not_a_number = || Error::NotANumber { value: text.to_owned() };
     if text.len() > MAX_VALUE_LEN {
-        return Err(bad("it is longer than 8191 bytes"));
+        return Err(bad("must not be longer than 8191 bytes"));
     }
     let Some(row) = find_settable(name, kind)? else {
         return Ok(PropertyValue::Text(text.to_owned()));
@@ -31,12 +31,12 @@ pub fn parse_value(name: &str, kind: DatasetKind, text: &str) -> Result<Property
         ValueFormat::Number => match units::parse_binary(text) {
             None => return Err(not_a_number()),
             Some(0) if matches!(name, "quota" | "refquota") => {
-                return Err(bad("`none` does not set a limit"));
+                return Err(bad("must not be 0: use 'none' for no limit"));
             }
             Some(number) => PropertyValue::Number(number),
         },
         ValueFormat::Text => PropertyValue::Text(text.to_owned()),
-        ValueFormat::Ratio => return Err(bad("it is a fact")),
+        ValueFormat::Ratio => return Err(bad("is readonly")),
     };
     check_value(row, &value).map_err(bad)?;
     Ok(value)
@@ -58,6 +58,7 @@ fn value_help(name: &str, words: &[(&str, u64)]) -> String {
         "aclinherit" => "discard | noallow | restricted | passthrough | passthrough-x",
         "redundant_metadata" => "all | most | some | none",
         "snapdir" => "disabled | hidden | visible",
+        "canmount" => "on | off | noauto",
         "volmode" => "default | full | geom | dev | none",
         "xattr" => "on | off | dir | sa",
         _ if words.iter().any(|(word, _)| *word == "on") => "on | off",
@@ -106,7 +107,7 @@ fn find_settable(name: &str, kind: DatasetKind) -> Result<Option<&'static Proper
         row.attr,
         PropertyAttr::ReadOnly | PropertyAttr::OneTime | PropertyAttr::OneTimeDefault
     ) {
-        return Err(bad("it cannot be changed"));
+        return Err(Error::ReadOnlyProperty { property: name.to_owned() });
     }
     if name == "version" {
         return Err(bad("the format of a file system is not chosen, and goes up only"));
@@ -116,7 +117,7 @@ fn find_settable(name: &str, kind: DatasetKind) -> Result<Option<&'static Proper
         DatasetKind::Volume => row.dataset_kinds & VOLUME != 0,
         DatasetKind::Snapshot | DatasetKind::Bookmark => false,
     };
-    if has { Ok(Some(row)) } else { Err(bad("this kind of dataset has no such property")) }
+    if has { Ok(Some(row)) } else { Err(Error::NotApplicable { property: name.to_owned() }) }
 }
 
 /// Whether users could set a property on datasets of a kind to a value, which came from elsewhere.
@@ -155,7 +156,7 @@ fn check_value(row: &PropertyDef, value: &PropertyValue) -> std::result::Result<
             Err("must be power of 2 from 512B to 16M")
         }
         "special_small_blocks" if *number != 0 && (!power || !(512..=1 << 20).contains(number)) => {
-            Err("it is 0 or a power of two from 512 to 1M")
+            Err("must be zero or a power of 2 from 512B to 1M")
         }
         _ => Ok(()),
     }
@@ -163,9 +164,9 @@ fn check_value(row: &PropertyDef, value: &PropertyValue) -> std::result::Result<
 
 fn check_text(row: &PropertyDef, text: &str) -> std::result::Result<(), &'static str> {
     match row.name {
-        "mlslabel" if text != "none" => Err("labels of security levels are not kept here"),
+        "mlslabel" if text != "none" => Err("must be none: labels of security levels are not kept here"),
         "mountpoint" if !text.starts_with('/') && !matches!(text, "none" | "legacy") => {
-            Err("it is an absolute path, none or legacy")
+            Err("must be an absolute path, 'none', or 'legacy'")
         }
         _ => Ok(()),
     }

@@ -150,7 +150,7 @@ pub(crate) fn check_move(
 pub(crate) fn set_quota(change: &SyncTaskContext<'_>, dir: ObjectId, quota: u64) -> Result<()> {
     let record = change.dir_phys(dir)?;
     if quota != 0 && quota < record.used.max(record.reserved) {
-        return Err(Error::NoSpace { needed: record.used.max(record.reserved), available: quota });
+        return Err(Error::LimitBelowUsed { used: record.used.max(record.reserved), limit: quota });
     }
     change.update_dir(dir, |dir| dir.quota = quota)
 }
@@ -170,10 +170,13 @@ pub(crate) fn set_reservation(
             change.usable_space.minus_or_zero(record.used)
         };
         if more > left {
-            return Err(Error::NoSpace { needed: more, available: left });
+            return Err(Error::ReservationTooLarge { needed: more, available: left });
         }
         if record.quota > 0 && reserved > record.quota {
-            return Err(Error::NoSpace { needed: reserved, available: record.quota });
+            return Err(Error::ReservationTooLarge {
+                needed: reserved,
+                available: record.quota,
+            });
         }
     }
     apply_reservation(change, dir, reserved)
@@ -205,7 +208,7 @@ pub(crate) fn check_refquota(
     let head = change.dataset_phys(change.dir_phys(dir)?.head)?;
     let least = head.referenced.max(head_limits(change, dir)?.refreservation);
     if quota != 0 && quota < least {
-        return Err(Error::NoSpace { needed: least, available: quota });
+        return Err(Error::LimitBelowUsed { used: least, limit: quota });
     }
     Ok(())
 }
@@ -223,11 +226,11 @@ pub(crate) fn set_refreservation(
     if more > 0 {
         let left = available_space(change, dir)?;
         if more > left {
-            return Err(Error::NoSpace { needed: more, available: left });
+            return Err(Error::ReservationTooLarge { needed: more, available: left });
         }
         let quota = head_limits(change, dir)?.refquota;
         if quota > 0 && reserved > quota {
-            return Err(Error::NoSpace { needed: reserved, available: quota });
+            return Err(Error::ReservationTooLarge { needed: reserved, available: quota });
         }
     }
     apply_refreservation(change, dir, before, reserved)

@@ -23,7 +23,7 @@ pub fn rename(change: &SyncTaskContext<'_>, from: &str, to: &str) -> Result<()> 
         return Err(Error::Exists { name: to.to_owned() });
     }
     if limits::ancestors(change, parent)?.contains(&dir) {
-        return Err(names::invalid_name(to, "it would lie below itself"));
+        return Err(Error::BelowItself { name: to.to_owned() });
     }
     check_descendant_names(change, dir, to, 0)?;
     if parent != record.parent {

@@ -85,8 +85,7 @@ pub fn abort_receive(change: &SyncTaskContext<'_>, target: &str) -> Result<()> {
             head
         }
         _ => {
-            let why = "it does not have any resumable receive state to abort";
-            return Err(Error::Busy { name: target.to_owned(), why });
+            return Err(Error::NoResumableState { name: target.to_owned() });
         }
     };
     free_log(change, partial.dataset)?;

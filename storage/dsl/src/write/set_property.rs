@@ -67,8 +67,7 @@ pub fn inherit_property(
 ) -> Result<()> {
     is_settable(property, kind)?;
     if !received && !is_inheritable(property) {
-        let why = "it is never inherited; set it to a value (none for a limit)";
-        return Err(Error::InvalidProperty { property: property.to_owned(), why });
+        return Err(Error::NotInheritable { property: property.to_owned() });
     }
     let entry = if received { PropertyChange::ReceivedOnly } else { PropertyChange::Inherited };
     apply_change(change, name, property, &entry)

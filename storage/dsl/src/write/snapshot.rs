@@ -21,7 +21,7 @@ pub fn create_snapshots(change: &SyncTaskContext<'_>, wanted: &[&str]) -> Result
         names::check_snapshot_name(path, part)?;
         let head = change.find_head(path)?;
         if heads.iter().any(|(known, _, _)| *known == head) {
-            return Err(names::invalid_name(name, "there can be but one snapshot of a moment"));
+            return Err(Error::SeveralSnapshots);
         }
         check_snapshot(change, head, name, part)?;
         heads.push((head, path, part));

@@ -85,7 +85,7 @@ pub(super) fn is_encryption_property(property: &str) -> bool {
 }
 
 pub(super) fn encryption_error(name: &str, why: &str) -> Error {
-    Error::Usage { what: format!("'{name}' cannot be encrypted so: {why}") }
+    Error::Usage { what: format!("cannot create '{name}': {why}") }
 }
 
 impl EncryptionOptions {
@@ -170,7 +170,7 @@ pub(super) fn new_encryption(
     };
     let Some(suite) = suite else {
         if options.has_key_options() || secret.is_some() {
-            return Err(encryption_error(&new.name, "a key is of no use without encryption"));
+            return Err(encryption_error(&new.name, "Encryption must be turned on to set encryption properties."));
         }
         return Ok(None);
     };
@@ -203,7 +203,8 @@ fn new_root_encryption(
 ) -> Result<DatasetEncryption> {
     let name = &new.name;
     let word = options.format.as_deref();
-    let word = word.ok_or_else(|| encryption_error(name, "a key of its own needs a keyformat"))?;
+    let missing = || encryption_error(name, "Keyformat required for new encryption root.");
+    let word = word.ok_or_else(missing)?;
     let location = options.location.clone().unwrap_or_else(|| "prompt".to_owned());
     check_location_format(name, &location)?;
     let UserKey { wrapping_key: wrapping, format, pbkdf2: stretching } =

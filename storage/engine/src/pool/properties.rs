@@ -93,17 +93,24 @@ fn parse_property(name: &str, value: &str) -> Result<PoolPropertyChange> {
     if let Some(choice) = ENUM_PROPERTIES.iter().find(|choice| choice.name == canonical_name(name))
     {
         let Some(number) = choice.values.iter().position(|word| *word == value) else {
-            return usage(format!("'{name}' must be one of '{}'", choice.values.join(" | ")));
+            let words = match choice.values {
+                ["off", "on"] => "on | off".to_owned(),
+                words => words.join(" | "),
+            };
+            return usage(format!("'{name}' must be one of '{words}'"));
         };
         return Ok(PoolPropertyChange::Number(choice.name, units::to_u64(number)));
     }
     if let Some(feature) = name.strip_prefix(FEATURE_PREFIX) {
         return match (Feature::by_name(feature), value) {
             (Some(feature), "enabled") => Ok(PoolPropertyChange::Feature(feature)),
-            (Some(_), _) => {
-                usage(format!("{name}={value}: a feature of a pool can be enabled only"))
+            (Some(_), "disabled") => {
+                usage(format!("property '{name}' can only be set to 'disabled' at creation time"))
             }
-            (None, _) => usage(format!("{name}: no such feature is known")),
+            (Some(_), _) => {
+                usage(format!("property '{name}' can only be set to 'enabled' or 'disabled'"))
+            }
+            (None, _) => usage(format!("feature '{feature}' unsupported by kernel")),
         };
     }
     match name {
@@ -119,7 +126,7 @@ fn parse_property(name: &str, value: &str) -> Result<PoolPropertyChange> {
             Ok(PoolPropertyChange::Bootfs(Some(value.to_owned()).filter(|name| !name.is_empty())))
         }
         COMMENT if value.len() > MAX_COMMENT_LEN => {
-            usage(format!("comment: it has {} bytes, of {MAX_COMMENT_LEN} at most", value.len()))
+            usage(format!("comment must not exceed {MAX_COMMENT_LEN} characters"))
         }
         COMMENT if !value.chars().all(|c| c.is_ascii_graphic() || c == ' ') => {
             usage("comment: it may have letters, digits, signs and spaces of ASCII only".to_owned())
@@ -133,6 +140,7 @@ fn parse_property(name: &str, value: &str) -> Result<PoolPropertyChange> {
                 Some(value.to_owned()).filter(|sets| !sets.is_empty()),
             ))
         }
+        "readonly" => usage("property 'readonly' can only be set at import time".to_owned()),
         name if READ_ONLY_PROPERTIES.contains(&name) => usage(format!("'{name}' is readonly")),
         name if name.contains(':') => {
             check_user_property(name, value)?;

@@ -39,7 +39,7 @@ fn names_are_compared_as_was_chosen() {
     );
     assert!(
         held.set_property("tank/any", "casesensitivity", "sensitive").is_err(),
-        "it cannot be changed"
+        "is readonly"
     );
     write_file(&held, "tank", "caf\u{e9}", b"composed");
     assert_eq!(read_file(&held, "tank", "cafe\u{301}"), b"composed");

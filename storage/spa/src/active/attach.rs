@@ -53,7 +53,7 @@ pub enum DeviceChangeError {
     #[error("it is being replaced already")]
     AlreadyReplacing,
     /// Only drives and mirrors can get one more side.
-    #[error("only a drive by itself, or in a mirror, can get one more beside it")]
+    #[error("can only attach to mirrors and top-level disks")]
     CannotMirror,
     /// Nothing else holds what it holds.
     #[error("only applicable to mirror and replacing vdevs")]
