@@ -146,11 +146,12 @@ impl Failure {
         }
     }
 
-    /// The message of an error of the daemon.
-    pub(crate) fn daemon_message(&self) -> Option<String> {
+    /// The message of a refusal; `None` for a mistake in the command line, and other failures.
+    pub(crate) fn refusal_message(&self) -> Option<String> {
         match self {
             Self::Daemon(error) => Some(error.to_string()),
-            _ => None,
+            Self::Engine(engine::Error::Usage { .. }) | Self::Output(_) | Self::Lab(_) => None,
+            Self::Engine(error) => Some(error.to_string()),
         }
     }
 

@@ -74,8 +74,7 @@ pub(crate) fn parse_types(types: &[String]) -> Result<Vec<String>, Failure> {
                 Some(kind) if !name.is_empty() => kinds.push((**kind).to_owned()),
                 _ => {
                     let known = DATASET_TYPES.join(", ");
-                    let what =
-                        format!("invalid type '{name}'\nchoose from: {known}, all");
+                    let what = format!("invalid type '{name}'\nchoose from: {known}, all");
                     return Err(Failure::usage(what));
                 }
             },

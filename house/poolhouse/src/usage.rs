@@ -94,7 +94,7 @@ const MINUS_ONE_MESSAGES: &[(&str, &[&str])] = &[
 /// The exit status of zpool or zfs after a failure that has `status` elsewhere: 2 where the command found the mistake
 /// in its own arguments, 130 after an interruption, otherwise 255 or 1, as scripts know them.
 pub(crate) fn refusal_status(command: &str, failure: &Failure, status: u8) -> u8 {
-    let message = match (failure.daemon_message(), status) {
+    let message = match (failure.refusal_message(), status) {
         (_, 0 | 130) | (None, 2) => return status,
         (message, _) => message.unwrap_or_default(),
     };

@@ -118,10 +118,7 @@ fn check_words<'a>(
     }
     let find = |given: &String| {
         words.iter().copied().find(|word| word == given).ok_or_else(|| {
-            Failure::usage(format!(
-                "invalid {kind} '{given}'\nchoose from: {}",
-                words.join(", ")
-            ))
+            Failure::usage(format!("invalid {kind} '{given}'\nchoose from: {}", words.join(", ")))
         })
     };
     given.iter().map(find).collect()
@@ -168,7 +165,9 @@ mod tests {
     #[test]
     fn only_known_words_are_taken() {
         let words = |text: &str| {
-            check_words("source", &[text.to_owned()], &SOURCES).map(|found| found.len()).map_err(|_| ())
+            check_words("source", &[text.to_owned()], &SOURCES)
+                .map(|found| found.len())
+                .map_err(|_| ())
         };
         assert_eq!(words("local"), Ok(1));
         assert_eq!(words("all"), Ok(6));

@@ -11,6 +11,9 @@ use crate::keys::read_secret;
 use crate::outcome::{CommandResult, Failure, run_for_each};
 use crate::property_values::parse_assignment;
 
+/// The subject of failures of `zfs change-key`.
+const KEY_CHANGE_ERROR: &str = "Key change error";
+
 /// Unlock encrypted datasets
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
@@ -35,7 +38,7 @@ pub(super) struct LoadKeyArgs {
 impl LoadKeyArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let several = self.all || self.recursive;
-        let mut roots = encryption_roots(self.name.as_deref(), several, asking)?;
+        let mut roots = encryption_roots("load", self.name.as_deref(), several, asking)?;
         roots.retain(|root| !several || root.key == KeyState::Locked);
         run_for_each(&roots, |root| load_key(root, self.location.as_deref(), asking))
     }
@@ -61,7 +64,7 @@ pub(super) struct UnloadKeyArgs {
 impl UnloadKeyArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let several = self.all || self.recursive;
-        let mut roots = encryption_roots(self.name.as_deref(), several, asking)?;
+        let mut roots = encryption_roots("unload", self.name.as_deref(), several, asking)?;
         roots.retain(|root| !several || root.key == KeyState::Unlocked);
         run_for_each(roots, |root| asking.execute(&UnloadKey { name: root.name }))
     }
@@ -99,13 +102,14 @@ impl ChangeKeyArgs {
         let found = query_keys(Some(name), Some(0), asking)?;
         let root = found.first().and_then(|it| it.property_value("encryptionroot")).unwrap_or("-");
         if ["-", "none", ""].contains(&root) {
-            return Err(Failure::usage(format!("'{name}' is not encrypted")));
+            return Err(key_error("change", "Dataset not encrypted."));
         }
         if self.load {
             self.load_missing_keys(root, asking)?;
         }
         if self.inherit {
-            return asking.execute(&InheritKey { name: name.clone() });
+            let inherited = asking.execute(&InheritKey { name: name.clone() });
+            return inherited.map_err(|why| why.with_subject(|| KEY_CHANGE_ERROR.to_owned()));
         }
         let asked = |wanted: &str| {
             let asked = self.properties.iter().rev().find(|(property, _)| property == wanted);
@@ -118,7 +122,8 @@ impl ChangeKeyArgs {
         let location = asked("keylocation").or(own).unwrap_or("prompt");
         let secret = read_secret(&format!("{name} from now on"), location, format, true)?;
         let properties = self.properties.clone();
-        asking.execute(&ChangeKey { name: name.clone(), properties, secret })
+        let changed = asking.execute(&ChangeKey { name: name.clone(), properties, secret });
+        changed.map_err(|why| why.with_subject(|| KEY_CHANGE_ERROR.to_owned()))
     }
 
     /// Loads the keys that are not loaded: the dataset's, and for -i that of the parent.
@@ -184,8 +189,14 @@ fn query_keys(
     asking.request(&ListDatasets::new(names, wanted))
 }
 
+/// A refusal of `zfs load-key`, `unload-key` or `change-key`.
+fn key_error(verb: &str, why: &str) -> Failure {
+    engine::Error::Refused { what: format!("Key {verb} error: {why}") }.into()
+}
+
 /// The encryption roots that are meant: the dataset's own, or all at and below it.
 fn encryption_roots(
+    verb: &str,
     name: Option<&str>,
     several: bool,
     asking: &DaemonArgs,
@@ -200,7 +211,10 @@ fn encryption_roots(
     let root = found.first().and_then(|it| it.property_value("encryptionroot"));
     match root.filter(|root| !["-", "none", ""].contains(root)) {
         Some(root) if root == name => Ok(found),
-        Some(root) => Err(Failure::usage(format!("'{name}' has its key from '{root}': name that"))),
-        None => Err(Failure::usage(format!("'{name}' is not encrypted"))),
+        Some(root) => {
+            let why = format!("Keys must be {verb}ed for encryption root of '{name}' ({root}).");
+            Err(key_error(verb, &why))
+        }
+        None => Err(key_error(verb, &format!("'{name}' is not encrypted."))),
     }
 }

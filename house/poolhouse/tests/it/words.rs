@@ -8,6 +8,11 @@ use crate::test_nas::TestNas;
 
 const SITUATIONS: &str = include_str!("words/situations.sh");
 const RECORDED: &str = include_str!("words/openzfs-2.3.2.txt");
+const REFUSALS: &str = include_str!("words/refusals.sh");
+const RECORDED_REFUSALS: &str = include_str!("words/refusals-openzfs-2.3.2.txt");
+
+/// Commands of the refusals whose words differ, with the reason.
+const KNOWN_REFUSAL_DIFFERENCES: &[(&str, &str)] = &[];
 
 /// Commands whose words differ, with the reason. A command leaves the list when it is alike.
 const KNOWN_DIFFERENCES: &[(&str, &str)] = &[
@@ -136,7 +141,7 @@ fn difference(ours: &Said, theirs: &Said) -> Option<String> {
         0 => said == wanted,
         _ => said.starts_with(&wanted),
     };
-    if is_alike && (ours.status == 0) == (theirs.status == 0) {
+    if is_alike && ours.status == theirs.status {
         return None;
     }
     let (said, wanted) = (ours.lines.join("\n  "), theirs.lines.join("\n  "));
@@ -147,7 +152,7 @@ fn difference(ours: &Said, theirs: &Said) -> Option<String> {
 }
 
 /// Runs the situations in a directory of a NAS.
-fn run_situations(nas: &TestNas) -> Vec<Said> {
+fn run_situations(nas: &TestNas, situations: &str) -> Vec<Said> {
     let (dir, bin) = (nas.0.join("images"), nas.0.join("bin"));
     for place in [&dir, &bin] {
         std::fs::create_dir_all(place).unwrap();
@@ -158,7 +163,7 @@ fn run_situations(nas: &TestNas) -> Vec<Said> {
     let prelude = "run() { printf '$ %s\\n' \"$*\"; \"$@\" 2>&1 </dev/null; echo \"= $?\"; }\n";
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let done = Command::new("timeout")
-        .args(["240", "bash", "-c", &format!("{prelude}{SITUATIONS}")])
+        .args(["240", "bash", "-c", &format!("{prelude}{situations}")])
         .current_dir(&dir)
         .env("PATH", path)
         .env("POOLHOUSE_STATE", nas.state_dir())
@@ -172,11 +177,10 @@ fn run_situations(nas: &TestNas) -> Vec<Said> {
     parse(&text.replace(&dir.display().to_string(), "DIR"))
 }
 
-#[test]
-fn commands_say_what_openzfs_says() {
-    let nas = TestNas::new("words", 0);
-    let known: BTreeMap<&str, &str> = KNOWN_DIFFERENCES.iter().copied().collect();
-    let (ours, theirs) = (run_situations(&nas), parse(RECORDED));
+/// Runs situations, and compares them with their recording.
+fn compare(nas: &TestNas, situations: &str, recorded: &str, known: &[(&str, &str)]) {
+    let known: BTreeMap<&str, &str> = known.iter().copied().collect();
+    let (ours, theirs) = (run_situations(nas, situations), parse(recorded));
     assert_eq!(ours.len(), theirs.len(), "the recording is of other situations");
     let is_unique =
         |command: &str| theirs.iter().filter(|said| said.command == command).count() == 1;
@@ -193,4 +197,15 @@ fn commands_say_what_openzfs_says() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn commands_say_what_openzfs_says() {
+    compare(&TestNas::new("words", 0), SITUATIONS, RECORDED, KNOWN_DIFFERENCES);
+}
+
+#[test]
+fn refusals_say_what_openzfs_says() {
+    let nas = TestNas::new("refusals", 0);
+    compare(&nas, REFUSALS, RECORDED_REFUSALS, KNOWN_REFUSAL_DIFFERENCES);
 }

@@ -164,7 +164,9 @@ fn check_value(row: &PropertyDef, value: &PropertyValue) -> std::result::Result<
 
 fn check_text(row: &PropertyDef, text: &str) -> std::result::Result<(), &'static str> {
     match row.name {
-        "mlslabel" if text != "none" => Err("must be none: labels of security levels are not kept here"),
+        "mlslabel" if text != "none" => {
+            Err("must be none: labels of security levels are not kept here")
+        }
         "mountpoint" if !text.starts_with('/') && !matches!(text, "none" | "legacy") => {
             Err("must be an absolute path, 'none', or 'legacy'")
         }

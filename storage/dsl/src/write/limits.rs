@@ -173,10 +173,7 @@ pub(crate) fn set_reservation(
             return Err(Error::ReservationTooLarge { needed: more, available: left });
         }
         if record.quota > 0 && reserved > record.quota {
-            return Err(Error::ReservationTooLarge {
-                needed: reserved,
-                available: record.quota,
-            });
+            return Err(Error::ReservationTooLarge { needed: reserved, available: record.quota });
         }
     }
     apply_reservation(change, dir, reserved)

@@ -238,7 +238,7 @@ impl Pool {
             let why = format!(
                 "{property} cannot be set on a clone; it is inherited from the clone's origin"
             );
-            return Err(encryption_error(&new.name, &why));
+            return Err(encryption_error(&why));
         }
         let origin = self.find_dataset(snapshot)?;
         let failed = |why: dsl::Error| Error::from_dsl_error(snapshot, &why);

@@ -75,7 +75,7 @@ fn parse_suite(name: &str, word: &str) -> Result<Option<Suite>> {
         "aes-256-ccm" => Suite::Aes256Ccm,
         "aes-128-gcm" => Suite::Aes128Gcm,
         "aes-192-gcm" => Suite::Aes192Gcm,
-        _ => return Err(encryption_error(name, &format!("'{word}' is not a cipher suite"))),
+        _ => return Err(encryption_error(&format!("'{word}' is not a cipher suite"))),
     }))
 }
 
@@ -84,8 +84,8 @@ pub(super) fn is_encryption_property(property: &str) -> bool {
     ENCRYPTION_PROPERTIES.contains(&property)
 }
 
-pub(super) fn encryption_error(name: &str, why: &str) -> Error {
-    Error::Usage { what: format!("cannot create '{name}': {why}") }
+pub(super) fn encryption_error(why: &str) -> Error {
+    Error::Usage { what: why.to_owned() }
 }
 
 impl EncryptionOptions {
@@ -115,10 +115,10 @@ impl EncryptionOptions {
             (KeyFormat::Passphrase, None) => Ok(DEFAULT_ITERATIONS),
             (KeyFormat::Passphrase, Some(Ok(count))) if count >= MIN_ITERATIONS => Ok(count),
             (KeyFormat::Passphrase, _) => {
-                Err(encryption_error(name, &format!("pbkdf2iters is {MIN_ITERATIONS} at least")))
+                Err(encryption_error(&format!("pbkdf2iters is {MIN_ITERATIONS} at least")))
             }
             (_, None) => Ok(0),
-            _ => Err(encryption_error(name, "pbkdf2iters is for passphrases")),
+            _ => Err(encryption_error("pbkdf2iters is for passphrases")),
         }
     }
 
@@ -131,17 +131,17 @@ impl EncryptionOptions {
         secret: Option<&[u8]>,
     ) -> Result<UserKey> {
         let format = KeyFormat::from_name(format)
-            .ok_or_else(|| encryption_error(name, "keyformat is raw, hex or passphrase"))?;
+            .ok_or_else(|| encryption_error("keyformat is raw, hex or passphrase"))?;
         let iterations = self.pbkdf2_iterations(name, format)?;
         let salt = if iterations == 0 { 0 } else { world.random_u64().max(1) };
-        let secret = secret.ok_or_else(|| encryption_error(name, "its key was not given"))?;
+        let secret = secret.ok_or_else(|| encryption_error("its key was not given"))?;
         let stretching = Pbkdf2Params { salt, iterations };
         let wrapping =
             format.derive_wrapping_key(secret, stretching).map_err(|error| match error {
                 transform::Error::KeyFormat { expected: wanted } => {
                     Error::InvalidKey { dataset: name.to_owned(), expected: wanted.to_owned() }
                 }
-                error => encryption_error(name, &error.to_string()),
+                error => encryption_error(&error.to_string()),
             })?;
         Ok(UserKey { wrapping_key: wrapping, format, pbkdf2: stretching })
     }
@@ -170,7 +170,9 @@ pub(super) fn new_encryption(
     };
     let Some(suite) = suite else {
         if options.has_key_options() || secret.is_some() {
-            return Err(encryption_error(&new.name, "Encryption must be turned on to set encryption properties."));
+            return Err(encryption_error(
+                "Encryption must be turned on to set encryption properties.",
+            ));
         }
         return Ok(None);
     };
@@ -184,7 +186,7 @@ pub(super) fn new_encryption(
     let wrapping = wrapping.ok_or_else(|| keys::locked_error(above))?;
     let wrapped = wrap_key(&wrapping, &key.0, key.1);
     Ok(Some(DatasetEncryption {
-        wrapped_key: wrapped.map_err(|why| encryption_error(&new.name, &why.to_string()))?,
+        wrapped_key: wrapped.map_err(|why| encryption_error(&why.to_string()))?,
         wrapping_key: wrapping,
         key: Arc::new(key.0),
         is_encryption_root: false,
@@ -203,15 +205,15 @@ fn new_root_encryption(
 ) -> Result<DatasetEncryption> {
     let name = &new.name;
     let word = options.format.as_deref();
-    let missing = || encryption_error(name, "Keyformat required for new encryption root.");
+    let missing = || encryption_error("Keyformat required for new encryption root.");
     let word = word.ok_or_else(missing)?;
     let location = options.location.clone().unwrap_or_else(|| "prompt".to_owned());
     check_location_format(name, &location)?;
     let UserKey { wrapping_key: wrapping, format, pbkdf2: stretching } =
         options.derive_user_key(world, name, word, secret)?;
     let Pbkdf2Params { salt, iterations } = stretching;
-    let wrapped = wrap_key(&wrapping, &key, iv)
-        .map_err(|error| encryption_error(name, &error.to_string()))?;
+    let wrapped =
+        wrap_key(&wrapping, &key, iv).map_err(|error| encryption_error(&error.to_string()))?;
     new.properties.push(("keylocation".to_owned(), location));
     let (wrapping, key) = (Arc::new(wrapping), Arc::new(key));
     Ok(DatasetEncryption {
@@ -296,7 +298,7 @@ impl Pool {
         match self.encryption_root(name)? {
             Some(root) if root == name => check_location_format(name, location),
             None if location == "none" => Ok(()),
-            _ => Err(encryption_error(name, "it has no key of its own, so that has no location")),
+            _ => Err(encryption_error("it has no key of its own, so that has no location")),
         }
     }
 
@@ -312,5 +314,5 @@ pub(super) fn check_location_format(name: &str, location: &str) -> Result<()> {
     if location == "prompt" || known {
         return Ok(());
     }
-    Err(encryption_error(name, "keylocation is prompt, file:///PATH or an http or https address"))
+    Err(encryption_error("keylocation is prompt, file:///PATH or an http or https address"))
 }

@@ -42,10 +42,10 @@ impl Pool {
         let mut named = NewDataset { name: dataset.to_owned(), properties: properties.to_vec() };
         let options = EncryptionOptions::extract(&mut named);
         if let Some((other, _)) = named.properties.first() {
-            return Err(encryption_error(dataset, &format!("{other} is not about its key")));
+            return Err(encryption_error(&format!("{other} is not about its key")));
         }
         if options.encryption.is_some() {
-            return Err(encryption_error(dataset, "its cipher cannot be changed"));
+            return Err(encryption_error("its cipher cannot be changed"));
         }
         // no other change, child or key load with the old key may come between the change and the
         // moment when the new key is known
@@ -101,7 +101,7 @@ impl Pool {
             dataset.rsplit_once('/').map(|(above, _)| self.find_dataset(above)).transpose()?;
         let facts = above.as_ref().map(Dataset::key_info).transpose().map_err(failed)?.flatten();
         let (Some(above), Some(facts)) = (above, facts) else {
-            return Err(encryption_error(dataset, "its parent is not encrypted"));
+            return Err(encryption_error("its parent is not encrypted"));
         };
         let new = loaded_wrapping_key(&above)?;
         let stretching = Pbkdf2Params { salt: facts.salt, iterations: facts.iterations };

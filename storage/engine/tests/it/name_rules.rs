@@ -37,10 +37,7 @@ fn names_are_compared_as_was_chosen() {
     assert!(
         held.create_filesystem(&new_dataset("tank/x", &[("casesensitivity", "blind")])).is_err()
     );
-    assert!(
-        held.set_property("tank/any", "casesensitivity", "sensitive").is_err(),
-        "is readonly"
-    );
+    assert!(held.set_property("tank/any", "casesensitivity", "sensitive").is_err(), "is readonly");
     write_file(&held, "tank", "caf\u{e9}", b"composed");
     assert_eq!(read_file(&held, "tank", "cafe\u{301}"), b"composed");
     assert_eq!(create_error(&held, "tank", "cafe\u{301}".as_bytes()), Some(Reason::Exists));
