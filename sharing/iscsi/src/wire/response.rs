@@ -113,6 +113,16 @@ pub enum AsyncEvent {
 /// Seconds that an initiator waits for a target that restarts.
 const RECONNECT_SECONDS: u16 = 2;
 
+impl AsyncEvent {
+    fn header(self, data_length: usize) -> HeaderWriter {
+        let header = HeaderWriter::new(0x32, 0x80, data_length).u32(16, NO_TAG);
+        match self {
+            Self::Scsi { lun } => header.put(8, lun),
+            Self::ConnectionsDropped => header.u8(36, 3).u16(40, RECONNECT_SECONDS),
+        }
+    }
+}
+
 /// Why a login ends, by class and detail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoginStatus {
@@ -304,15 +314,7 @@ impl Response {
             Self::NopIn { lun, tag } => {
                 HeaderWriter::new(0x20, 0x80, data_length).put(8, lun).u32(16, tag).u32(20, NO_TAG)
             }
-            Self::Async { event: AsyncEvent::Scsi { lun } } => {
-                HeaderWriter::new(0x32, 0x80, data_length).put(8, lun).u32(16, NO_TAG)
-            }
-            Self::Async { event: AsyncEvent::ConnectionsDropped } => {
-                HeaderWriter::new(0x32, 0x80, data_length)
-                    .u32(16, NO_TAG)
-                    .u8(36, 3)
-                    .u16(40, RECONNECT_SECONDS)
-            }
+            Self::Async { event } => event.header(data_length),
             Self::Reject { reason } => {
                 HeaderWriter::new(0x3f, 0x80, data_length).u8(2, reason).u32(16, NO_TAG)
             }
