@@ -23,7 +23,8 @@ work=$(mktemp -d)
 export POOLHOUSE_STATE=$work/state TGT_IPC_SOCKET=$work/tgt
 tgtd_pid=
 end() {
-  [[ -z $tgtd_pid ]] || kill "$tgtd_pid" 2>/dev/null || true
+  # tgtd does not end by SIGTERM while it has targets
+  [[ -z $tgtd_pid ]] || kill -9 "$tgtd_pid" 2>/dev/null || true
   "$ours" serve --stop >/dev/null 2>&1 || true
   rm -rf "$work"
 }
