@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use engine::pool::{
     Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole,
 };
-use iscsi::{Chap, ChapUser, Server, ServerOptions, Target, TargetUnit, UnitId};
+use iscsi::{Chap, ChapUser, Discovery, Server, ServerOptions, Target, TargetUnit, UnitId};
 use lun::{LunOptions, Reservations, VolumeGuids, VolumeLun};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -87,7 +87,12 @@ fn main() -> Outcome<()> {
     };
     let targets = vec![target("disk", &first, None), target("chap", &first, chap)];
     let options = ServerOptions { listen: vec![address], ..ServerOptions::default() };
-    let server = Server::start(&options, targets)?;
+    let server = Server::start(
+        &options,
+        targets,
+        Discovery::Open,
+        Arc::new(|failed| println!("{failed:?}")),
+    )?;
     println!("serving on {:?}", server.addresses());
     pool.run_txg_sync(Duration::from_secs(5), &AtomicBool::new(false))?;
     Ok(())

@@ -96,7 +96,24 @@ impl<'a> Connection<'a> {
 
     /// Returns when the connection ended and no task is carried out any more.
     pub(crate) fn run(&self) {
-        std::thread::scope(|scope| self.take_turns(scope));
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("iscsi-notice".to_owned());
+            // without the thread, unit attentions alone tell of changes
+            let _ = thread.spawn_scoped(scope, || self.send_notices());
+            self.take_turns(scope);
+            self.session.notices.close();
+        });
+    }
+
+    /// Sends the notices of the session until it ends.
+    fn send_notices(&self) {
+        while let Some(notice) = self.session.notices.wait() {
+            let (response, data) = notice.encode();
+            if self.sender.send(&response, &data).is_err() {
+                self.client.abort();
+                return;
+            }
+        }
     }
 
     /// The loop of each thread: carry out a command, or read one.
@@ -355,7 +372,8 @@ impl<'a> Connection<'a> {
         let units = self.session.target.as_ref().map(|target| target.units()).unwrap_or_default();
         let logical = parse_unit_number(request.lun).and_then(|number| units.get(&number)).cloned();
         if let Some(logical) = &logical {
-            logical.add_session(self.session.id, &self.session.nexus);
+            let notices = (request.lun, &self.session.notices);
+            logical.add_session(self.session.id, &self.session.nexus, notices);
         }
         let command = self.with_path(&units, logical.as_deref(), |path| path.prepare(&request.cdb));
         let command = command.and_then(|command| {
@@ -464,6 +482,9 @@ impl<'a> Connection<'a> {
         data_in.shrink_to(KEPT_BUFFER);
         self.session.counters.add(&counters);
         self.shared.totals.add(&counters);
+        if let Some(logical) = task.logical.as_deref().filter(|_| task.is_write()) {
+            logical.check_space(self.shared.options.space_check_interval);
+        }
         let mut asked = sent;
         while asked.is_ok()
             && let Some(transfer) = self.session.tasks.next_parked()

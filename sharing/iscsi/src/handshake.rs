@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tcp::Incoming;
 
 use crate::login::{Login, Step};
-use crate::server::Shared;
+use crate::server::{FailedLogin, Shared};
 use crate::session::{Client, Session};
 use crate::wire::header::{HEADER_SIZE, Header};
 use crate::wire::padding;
@@ -45,7 +45,8 @@ impl<'a> Handshake<'a> {
     /// Logs an initiator in. Returns its session and StatSN of the next response; none: the login failed.
     pub(crate) fn run(mut self) -> io::Result<Option<(Arc<Session>, u32)>> {
         let targets = self.shared.targets.read().clone();
-        let mut login = Login::new(targets, self.client.address(), random_bytes);
+        let discovery = self.shared.discovery.read().clone();
+        let mut login = Login::new((targets, discovery), self.client.address(), random_bytes);
         loop {
             let (request, data) = self.read_request()?;
             match login.answer(&request, &data) {
@@ -69,8 +70,14 @@ impl<'a> Handshake<'a> {
                 }
                 Step::Refuse(status) => {
                     self.shared.count_failed_login();
-                    if status == LoginStatus::AuthenticationFailure {
+                    let lacks_proof = status == LoginStatus::AuthenticationFailure;
+                    if lacks_proof || status == LoginStatus::AuthorizationFailure {
+                        // the pause bounds the lines in the log, too
                         self.pause();
+                        let (initiator, target) = login.names();
+                        let address = self.client.peer();
+                        let failed = FailedLogin { address, initiator, target, lacks_proof };
+                        self.shared.report_failed_login(&failed);
                     }
                     self.refuse(&request, status)?;
                     return Ok(None);

@@ -8,6 +8,7 @@
 //!    ├ tasks        the tasks of the session: numbers, order, memory, aborts
 //!    ├ transfer     the data of a write
 //!    ├ management   task management, SendTargets
+//!    ├ notices      asynchronous messages
 //!    ├ sender       responses to PDUs
 //!    ├ scsi         one command on a unit, without a session or a socket
 //!    └ wire         bytes to PDUs and back
@@ -21,7 +22,8 @@
 //! MODE SELECT commits it to the intent log.
 //!
 //! While the pool is suspended, commands wait (failmode=wait) or fail with NOT READY, MANUAL INTERVENTION REQUIRED
-//! (failmode=continue). Initiators learn of a new size, a rollback, and other units of a target by unit attentions.
+//! (failmode=continue). Initiators learn of a new size, a rollback, other units of a target, and a pool
+//! that fills by unit attentions and by asynchronous messages, and of the end of the server by the latter.
 #![forbid(unsafe_code)]
 
 mod connection;
@@ -29,6 +31,7 @@ mod error;
 mod handshake;
 mod login;
 mod management;
+mod notices;
 mod options;
 mod scsi;
 mod sender;
@@ -42,6 +45,6 @@ pub mod wire;
 
 pub use error::{Error, Result};
 pub use options::ServerOptions;
-pub use server::Server;
+pub use server::{FailedLogin, FailedLoginCallback, Server};
 pub use status::{Counters, ServerStatus, SessionStatus};
-pub use target::{Chap, ChapUser, Target, TargetUnit, UnitId};
+pub use target::{Chap, ChapUser, Discovery, Target, TargetUnit, UnitId};

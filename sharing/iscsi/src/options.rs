@@ -27,6 +27,8 @@ pub struct ServerOptions {
     pub stall_timeout: Duration,
     /// The time between two logins that failed.
     pub failed_login_pause: Duration,
+    /// The time between two looks at the space of the pool, which follow writes.
+    pub space_check_interval: Duration,
     /// The time that the server waits for commands to end when it stops.
     pub stop_timeout: Duration,
 }
@@ -42,6 +44,7 @@ impl Default for ServerOptions {
             max_read_bytes: 128 << 20,
             stall_timeout: Duration::from_secs(30),
             failed_login_pause: Duration::from_secs(1),
+            space_check_interval: Duration::from_secs(5),
             stop_timeout: Duration::from_secs(5),
         }
     }

@@ -11,10 +11,11 @@ use tcp::{ConnectionTable, Incoming, Listener, ListenerError, MemoryBudget};
 use crate::connection::Connection;
 use crate::handshake::Handshake;
 use crate::login::NewSession;
+use crate::notices::Notice;
 use crate::scsi::LogicalUnit;
 use crate::session::{Client, Session};
 use crate::status::{ServerStatus, SharedCounters};
-use crate::target::{Target, TargetTable};
+use crate::target::{Discovery, Target, TargetTable};
 use crate::wire::response::LoginStatus;
 use crate::{Error, Result, ServerOptions};
 
@@ -23,6 +24,22 @@ pub struct Server {
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
 }
+
+/// A login that was refused for its proof or its name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FailedLogin {
+    /// The address of the initiator.
+    pub address: SocketAddr,
+    /// The name that it gave.
+    pub initiator: String,
+    /// The target; none: discovery.
+    pub target: Option<String>,
+    /// Whether the initiator did not prove itself by CHAP; else its name is not admitted.
+    pub lacks_proof: bool,
+}
+
+/// A function that is called for each login that was refused. It must not wait.
+pub type FailedLoginCallback = Arc<dyn Fn(&FailedLogin) + Send + Sync>;
 
 /// The state that the threads of a server share.
 pub(crate) struct Shared {
@@ -33,6 +50,8 @@ pub(crate) struct Shared {
     /// Locked while a failed login is delayed.
     pub(crate) failed_logins_turn: Mutex<()>,
     failed_logins: AtomicU64,
+    on_failed_login: FailedLoginCallback,
+    pub(crate) discovery: RwLock<Discovery>,
     clients: Arc<ConnectionTable<Client>>,
     next_session: AtomicU64,
     /// Locked while a session begins, so that one of the same nexus ends before.
@@ -44,7 +63,12 @@ const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
 impl Server {
     /// Starts to listen, and serves the targets.
-    pub fn start(options: &ServerOptions, targets: Vec<Target>) -> Result<Self> {
+    pub fn start(
+        options: &ServerOptions,
+        targets: Vec<Target>,
+        discovery: Discovery,
+        on_failed_login: FailedLoginCallback,
+    ) -> Result<Self> {
         options.check()?;
         let shared = Arc::new(Shared {
             options: options.clone(),
@@ -53,6 +77,8 @@ impl Server {
             totals: SharedCounters::default(),
             failed_logins_turn: Mutex::default(),
             failed_logins: AtomicU64::new(0),
+            on_failed_login,
+            discovery: RwLock::new(discovery),
             clients: Arc::new(ConnectionTable::new(options.max_connections)),
             next_session: AtomicU64::new(1),
             beginning: Mutex::default(),
@@ -97,6 +123,11 @@ impl Server {
         Ok(())
     }
 
+    /// Changes who may ask for the names of targets. Sessions continue.
+    pub fn set_discovery(&self, discovery: Discovery) {
+        *self.shared.discovery.write() = discovery;
+    }
+
     /// The state of the server and of its sessions.
     pub fn status(&self) -> ServerStatus {
         ServerStatus {
@@ -120,7 +151,12 @@ impl Server {
         self.shared.clients.close();
         self.listeners.iter().for_each(Listener::stop);
         let (clients, timeout) = (&self.shared.clients, self.shared.options.stop_timeout);
-        clients.list().iter().for_each(|client| client.end());
+        for client in clients.list() {
+            if let Some(session) = client.session() {
+                session.notices.push(Notice::Shutdown);
+            }
+            client.end();
+        }
         if clients.wait_until_empty(timeout) > 0 {
             clients.list().iter().for_each(|client| client.abort());
         }
@@ -157,6 +193,10 @@ impl Shared {
 
     pub(crate) fn count_failed_login(&self) {
         self.failed_logins.fetch_add(1, SeqCst);
+    }
+
+    pub(crate) fn report_failed_login(&self, failed: &FailedLogin) {
+        (self.on_failed_login)(failed);
     }
 
     /// Begins the session of a login. An older one of the same initiator port ends before: its initiator has lost it.

@@ -8,6 +8,7 @@ use std::time::Instant;
 use lun::Nexus;
 
 use crate::login::{NewSession, Parameters};
+use crate::notices::NoticeQueue;
 use crate::options::ServerOptions;
 use crate::scsi::SessionId;
 use crate::status::{SessionStatus, SharedCounters};
@@ -32,6 +33,11 @@ impl Client {
             session: OnceLock::new(),
             is_ended: AtomicBool::new(false),
         }
+    }
+
+    /// The address and port that the initiator connects from.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.address
     }
 
     /// The address that the initiator connects from.
@@ -94,6 +100,7 @@ pub(crate) struct Session {
     pub(crate) target: Option<Arc<ActiveTarget>>,
     pub(crate) parameters: Parameters,
     pub(crate) tasks: TaskSet,
+    pub(crate) notices: NoticeQueue,
     pub(crate) counters: SharedCounters,
 }
 
@@ -113,6 +120,7 @@ impl Session {
             target,
             parameters,
             tasks: TaskSet::new(first_cmd_sn, options.max_commands, options.max_write_bytes),
+            notices: NoticeQueue::default(),
             counters: SharedCounters::default(),
         }
     }

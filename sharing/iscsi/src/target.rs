@@ -116,6 +116,17 @@ impl Chap {
     }
 }
 
+/// The initiators that may ask for the names of targets.
+#[derive(Clone, Debug)]
+pub enum Discovery {
+    /// Those of the networks of a target, which they learn the name of.
+    Open,
+    /// Those that prove themselves as well.
+    Chap(Chap),
+    /// None.
+    Closed,
+}
+
 /// A logical unit of a target.
 #[derive(Clone)]
 pub struct TargetUnit {
@@ -284,8 +295,13 @@ impl TargetTable {
                 .zip(&*after)
                 .all(|((number, unit), (other, now))| number == other && Arc::ptr_eq(unit, now));
         if !is_same {
+            // a unit may have several numbers, and be there before and after
+            let mut told: Vec<&Arc<LogicalUnit>> = Vec::new();
             for unit in after.values().chain(before.values()) {
-                unit.raise(Sense::UNITS_CHANGED, None);
+                if !told.iter().any(|known| Arc::ptr_eq(known, unit)) {
+                    unit.announce(Sense::UNITS_CHANGED);
+                    told.push(unit);
+                }
             }
         }
         (name, Arc::clone(active))

@@ -8,6 +8,7 @@
 //! [`Lun::flush`] or a write with [`Durability::Durable`] (FUA): a protocol reports a write-back cache.
 #![forbid(unsafe_code)]
 
+mod copy;
 mod error;
 mod range_locks;
 mod ranges;
@@ -20,6 +21,8 @@ mod volume;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use copy::{CopyError, copy};
+use engine::pool::BlockSource;
 pub use error::{Error, Result};
 pub use reservation_store::{ReservationStore, VolumeGuids};
 pub use reservations::{
@@ -140,6 +143,18 @@ pub trait Lun: Send + Sync {
         new: &[u8],
         durability: Durability,
     ) -> Result<Compared>;
+
+    /// The volume whose blocks other units can share; none: its blocks can only be copied.
+    fn block_source(&self) -> Result<Option<BlockSource>> {
+        Ok(None)
+    }
+
+    /// Shares blocks of a range of `source` with the blocks from byte `to` on. Returns the number of bytes from the
+    /// start of the range that are shared: 0 if its first block can only be copied.
+    fn clone_blocks(&self, source: &BlockSource, from: Range<u64>, to: u64) -> Result<u64> {
+        let _ = (source, from, to);
+        Ok(0)
+    }
 
     /// The extent at the start of a range, up to where the state changes or the range ends. A mapped extent is found
     /// block by block, so that the range bounds the time.

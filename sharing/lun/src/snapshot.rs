@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use engine::pool::{Pool, VolumeSnapshot};
+use engine::pool::{BlockSource, Pool, VolumeSnapshot};
 
 use crate::ranges::{self, byte_count};
 use crate::volume::MAX_OPTIMAL_TRANSFER;
@@ -20,7 +20,7 @@ use crate::{
 pub struct SnapshotLun(Arc<Inner>);
 
 struct Inner {
-    snapshot: VolumeSnapshot,
+    snapshot: Arc<VolumeSnapshot>,
     block_size: u32,
     reservations: Reservations,
 }
@@ -29,7 +29,7 @@ impl SnapshotLun {
     /// Opens a snapshot by its full name (VOLUME@NAME). It is always read-only.
     pub fn open(pool: &Pool, name: &str, options: LunOptions) -> Result<Self> {
         let opened = pool.open_volume_snapshot(name);
-        let snapshot = opened.map_err(|why| Error::Open { why: why.to_string() })?;
+        let snapshot = Arc::new(opened.map_err(|why| Error::Open { why: why.to_string() })?);
         options.check(snapshot.block_size())?;
         let (block_size, reservations) = (options.block_size, Reservations::default());
         Ok(Self(Arc::new(Inner { snapshot, block_size, reservations })))
@@ -41,7 +41,7 @@ impl SnapshotLun {
     }
 
     /// The snapshot, unless its pool was exported.
-    fn snapshot(&self) -> Result<&VolumeSnapshot> {
+    fn snapshot(&self) -> Result<&Arc<VolumeSnapshot>> {
         if self.0.snapshot.is_retired() { Err(Error::Gone) } else { Ok(&self.0.snapshot) }
     }
 
@@ -91,6 +91,10 @@ impl Lun for SnapshotLun {
 
     fn compare_and_write(&self, _: u64, _: &[u8], _: &[u8], _: Durability) -> Result<Compared> {
         self.refuse_change()
+    }
+
+    fn block_source(&self) -> Result<Option<BlockSource>> {
+        Ok(Some(BlockSource::Snapshot(Arc::clone(self.snapshot()?))))
     }
 
     fn extent(&self, range: Range<u64>) -> Result<Extent> {

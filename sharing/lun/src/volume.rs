@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use engine::pool::{DatasetHold, OpenVolume, Pool};
+use engine::pool::{BlockSource, DatasetHold, OpenVolume, Pool};
 use parking_lot::{Mutex, RwLock};
 
 use crate::range_locks::RangeLocks;
@@ -295,6 +295,20 @@ impl Lun for VolumeLun {
             volume.write(offset, new)?;
             Inner::commit(volume, durability)?;
             Ok(Compared::Written)
+        })
+    }
+
+    fn block_source(&self) -> Result<Option<BlockSource>> {
+        Ok(Some(BlockSource::Volume(self.0.volume()?)))
+    }
+
+    fn clone_blocks(&self, source: &BlockSource, from: Range<u64>, to: u64) -> Result<u64> {
+        self.0.check_writable()?;
+        self.0.run(|volume| {
+            let length = from.end.checked_sub(from.start).ok_or(Error::LengthMismatch)?;
+            let range = self.0.check_range(to, length, volume.size())?;
+            let _lock = self.0.locks.lock_shared(range);
+            Ok(volume.clone_blocks(source, from, to)?)
         })
     }
 

@@ -6,11 +6,13 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
+mod clone;
 mod error;
 mod replay;
 mod volume;
 mod writable;
 
+pub use clone::CloneSource;
 pub use error::Error;
 pub use replay::ReplaySummary;
 pub use volume::Volume;

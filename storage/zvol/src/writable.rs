@@ -58,13 +58,13 @@ fn check_size(size: u64, block_size: u32) -> Result<()> {
 /// when its txg is on the drives, or after [`WritableVolume::flush`].
 #[derive(Debug)]
 pub struct WritableVolume {
-    objset: Objset,
-    data: Object,
+    pub(crate) objset: Objset,
+    pub(crate) data: Object,
     txgs: GatedTxgs,
-    log: Arc<IntentLog>,
-    /// The lock of its bytes. Writers share it; truncations and holes lock it exclusively, so that
+    pub(crate) log: Arc<IntentLog>,
+    /// The lock of its bytes. Writers share it; truncations, holes and clones lock it exclusively, so that
     /// the log has the changes of a range in their order.
-    size: RwLock<u64>,
+    pub(crate) size: RwLock<u64>,
     /// Locked during a resize.
     resize_lock: Mutex<()>,
 }

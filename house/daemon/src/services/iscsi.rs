@@ -3,15 +3,23 @@
 //! ```toml
 //! [iscsi]
 //! listen = "192.168.1.5:3260"   # or a list, or a port alone (loopback); without it nothing listens
+//! discovery_chap_user = "anna"  # initiators prove themselves before they learn the names of targets
+//! discovery_chap_secret_file = "/etc/poolhouse/chap"
+//! discovery_mutual_user = "nas" # the server proves itself, too
+//! discovery_mutual_secret_file = "/etc/poolhouse/chap-mutual"
 //! ```
 //!
 //! Persistent reservations that initiators have kept over a restart (APTPL) are in the state directory, in
 //! `iscsi-reservations/ID`, by the id of the unit.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use ::iscsi::{Chap, ChapUser, Server, ServerOptions, Target, TargetUnit, UnitId};
+use ::iscsi::{
+    Chap, ChapUser, Discovery, FailedLogin, FailedLoginCallback, Server, ServerOptions, Target,
+    TargetUnit, UnitId,
+};
 use api::{Protocol, ShareClient, pool_of};
 use lun::{LunOptions, SnapshotLun, VolumeGuids, VolumeLun};
 use parking_lot::Mutex;
@@ -34,6 +42,50 @@ use crate::{Error, Result, secret_file};
 pub(crate) struct IscsiConfig {
     /// The addresses; none: nothing is served.
     listen: Listen,
+    discovery_chap_user: Option<String>,
+    discovery_chap_secret_file: Option<PathBuf>,
+    discovery_mutual_user: Option<String>,
+    discovery_mutual_secret_file: Option<PathBuf>,
+}
+
+impl IscsiConfig {
+    /// Who may ask for the names of targets, with the secrets of CHAP.
+    fn read_discovery(&self) -> std::result::Result<Discovery, String> {
+        let pair = |name: &Option<String>, file: &Option<PathBuf>, kind: &str| match (name, file) {
+            (Some(name), Some(file)) => {
+                let user = ChapUserFile { name: name.clone(), secret_file: file.clone() };
+                read_chap_user(&user).map(Some)
+            }
+            (None, None) => Ok(None),
+            _ => Err(format!(
+                "iscsi.discovery_{kind}_user and iscsi.discovery_{kind}_secret_file belong together"
+            )),
+        };
+        let initiator = pair(&self.discovery_chap_user, &self.discovery_chap_secret_file, "chap")?;
+        let target =
+            pair(&self.discovery_mutual_user, &self.discovery_mutual_secret_file, "mutual")?;
+        match (initiator, target) {
+            (Some(initiator), target) => {
+                let chap = Chap::new(initiator, target).map_err(|why| why.to_string())?;
+                Ok(Discovery::Chap(chap))
+            }
+            (None, Some(_)) => Err("iscsi.discovery_mutual_user needs iscsi.discovery_chap_user: \
+                                    the initiator proves itself first"
+                .to_owned()),
+            (None, None) => Ok(Discovery::Open),
+        }
+    }
+}
+
+/// The line of the log about a login that was refused.
+fn failed_login_line(failed: &FailedLogin) -> String {
+    let FailedLogin { address, initiator, target, lacks_proof } = failed;
+    let to = target.as_deref().unwrap_or("discovery");
+    if *lacks_proof {
+        format!("iSCSI: {initiator} at {address} did not prove itself to {to} (CHAP)")
+    } else {
+        format!("iSCSI: {initiator} at {address} is not among the initiators of {to}")
+    }
 }
 
 /// The service of iSCSI.
@@ -46,10 +98,12 @@ pub(super) struct IscsiService {
 
 #[derive(Default)]
 struct State {
-    listen: Listen,
+    config: IscsiConfig,
     server: Option<Server>,
     /// Why there is no server, though addresses are configured.
     problem: Option<String>,
+    /// Why no initiator can discover targets, though CHAP is configured.
+    discovery_problem: Option<String>,
     units: Vec<OpenUnit>,
     /// The targets that are served.
     targets: Vec<Target>,
@@ -133,12 +187,16 @@ impl IscsiService {
     fn start_server(&self, state: &mut State) -> Result<()> {
         state.server = None;
         state.problem = None;
-        let listen = state.listen.addresses();
+        let listen = state.config.listen.addresses();
         if listen.is_empty() {
             return Ok(());
         }
         let options = ServerOptions { listen: listen.to_vec(), ..ServerOptions::default() };
-        match Server::start(&options, state.targets.clone()) {
+        let log = Arc::clone(&self.log);
+        let on_failed_login: FailedLoginCallback =
+            Arc::new(move |failed| log.write_line(&failed_login_line(failed)));
+        let discovery = self.read_discovery(state);
+        match Server::start(&options, state.targets.clone(), discovery, on_failed_login) {
             Ok(server) => {
                 for address in server.addresses() {
                     self.log.write_line(&format!("iSCSI listens on {address}"));
@@ -151,6 +209,17 @@ impl IscsiService {
                 Err(Error::refused_error(why.to_string()))
             }
         }
+    }
+
+    /// Who may ask for the names of targets: nobody while the secrets cannot be read.
+    fn read_discovery(&self, state: &mut State) -> Discovery {
+        let read = state.config.read_discovery();
+        state.discovery_problem = read.as_ref().err().map(|why| {
+            let line = format!("iSCSI: no initiator can discover targets: {why}");
+            self.log.write_line(&line);
+            line
+        });
+        read.unwrap_or(Discovery::Closed)
     }
 }
 
@@ -166,13 +235,19 @@ impl Service for IscsiService {
     }
 
     fn configure(&self, config: &Config) -> Result<()> {
-        let IscsiConfig { listen } = config.section("iscsi");
+        let config: IscsiConfig = config.section("iscsi");
         let mut state = self.state.lock();
-        if state.listen == listen && state.problem.is_none() {
-            return Ok(());
+        let is_same_listen = state.config.listen == config.listen;
+        state.config = config;
+        if !is_same_listen || state.problem.is_some() {
+            return self.start_server(&mut state);
         }
-        state.listen = listen;
-        self.start_server(&mut state)
+        // the files may have other secrets now
+        let discovery = self.read_discovery(&mut state);
+        if let Some(server) = &state.server {
+            server.set_discovery(discovery);
+        }
+        Ok(())
     }
 
     fn share_server(&self) -> Option<&dyn ShareServer> {
@@ -264,7 +339,8 @@ impl ShareServer for IscsiService {
             Some((session.target?, shown))
         });
         let clients = clients.collect();
-        ServerReport { listening: status.listening, clients, ..ServerReport::default() }
+        let note = state.discovery_problem.clone();
+        ServerReport { listening: status.listening, clients, note, ..ServerReport::default() }
     }
 }
 

@@ -156,4 +156,38 @@ fn chap_secrets_are_kept_in_private_files() {
     }
     let log = nas.read_log();
     assert!(!log.contains("a-secret-of-anna"), "{log}");
+    let refused = log.matches(&format!("did not prove itself to {TARGET} (CHAP)")).count();
+    assert!(refused >= 3, "{log}");
+}
+
+#[test]
+fn discovery_asks_for_chap() {
+    if lacks_clients() {
+        return;
+    }
+    let nas = TestNas::new("discovery", 1);
+    nas.create_pool("-m none tank", 1);
+    nas.run_ok("zfs create -V 16M tank/disk");
+    nas.run_ok(&format!("share add iscsi tank/disk -o target={TARGET}"));
+    let (port, secret) = (free_port(), nas.0.join("secret"));
+    nas.run_ok(&format!("config set iscsi.listen {port}"));
+    nas.run_ok(&format!("config set iscsi.discovery_chap_secret_file {}", path_arg(&secret)));
+    nas.run_ok("config set iscsi.discovery_chap_user anna");
+    let list = |user: &str| run_client(&["iscsi-ls", &format!("iscsi://{user}127.0.0.1:{port}/")]);
+    let proof = "anna%a-secret-of-anna@";
+    // without the secret nobody discovers targets, and the target is served
+    assert!(!list(proof).0 && !list("").0);
+    let status = nas.run_ok("share status");
+    assert!(status.contains("no initiator can discover targets"), "{status}");
+    run_client_ok(&["iscsi-readcapacity16", &format!("iscsi://127.0.0.1:{port}/{TARGET}/0")]);
+    std::fs::write(&secret, "a-secret-of-anna\n").unwrap();
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+    nas.run_ok("share add nbd tank/disk");
+    let (is_listed, said) = list(proof);
+    assert!(is_listed && said.contains(TARGET), "{said}");
+    for user in ["", "anna%another-secret@"] {
+        let (is_listed, said) = list(user);
+        assert!(!is_listed && !said.contains(TARGET), "{user}: {said}");
+    }
+    assert!(nas.read_log().contains("did not prove itself to discovery (CHAP)"));
 }

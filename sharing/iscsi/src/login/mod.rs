@@ -9,7 +9,7 @@ mod parameters;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::target::{ActiveTarget, Chap, MAX_NAME, PORTAL_GROUP, TargetTable};
+use crate::target::{ActiveTarget, Chap, Discovery, MAX_NAME, PORTAL_GROUP, TargetTable};
 use crate::wire::request::{LoginRequest, Stage};
 use crate::wire::response::LoginStatus;
 use crate::wire::text::Text;
@@ -47,6 +47,9 @@ pub(crate) struct NewSession {
 /// A login in progress.
 pub(crate) struct Login {
     targets: TargetTable,
+    discovery: Discovery,
+    /// The names that the initiator gave of itself and of the target.
+    names: (String, Option<String>),
     address: IpAddr,
     random: RandomBytes,
     stage: Option<Stage>,
@@ -77,9 +80,15 @@ enum Security {
 }
 
 impl Login {
-    pub(crate) fn new(targets: TargetTable, address: IpAddr, random: RandomBytes) -> Self {
+    pub(crate) fn new(
+        (targets, discovery): (TargetTable, Discovery),
+        address: IpAddr,
+        random: RandomBytes,
+    ) -> Self {
         Self {
             targets,
+            discovery,
+            names: (String::new(), None),
             address,
             random,
             stage: None,
@@ -90,6 +99,11 @@ impl Login {
             parameters: Parameters::default(),
             has_declared: false,
         }
+    }
+
+    /// The names that the initiator gave of itself and of the target, without control characters.
+    pub(crate) fn names(&self) -> (String, Option<String>) {
+        self.names.clone()
     }
 
     /// Answers a login request with its data segment.
@@ -159,7 +173,7 @@ impl Login {
 
     /// The names of the first request.
     fn identify(
-        &self,
+        &mut self,
         request: &LoginRequest,
         keys: &Text,
         answer: &mut Text,
@@ -176,11 +190,20 @@ impl Login {
             return Err(LoginStatus::InitiatorError);
         }
         let (initiator, isid) = (initiator.to_owned(), request.isid);
+        self.names.0.clone_from(&initiator);
         match keys.value("SessionType").unwrap_or("Normal") {
-            "Discovery" => Ok(Identity { initiator, isid, target: None, chap: None }),
+            "Discovery" => {
+                let chap = match &self.discovery {
+                    Discovery::Open => None,
+                    Discovery::Chap(chap) => Some(chap.clone()),
+                    Discovery::Closed => return Err(LoginStatus::ServiceUnavailable),
+                };
+                Ok(Identity { initiator, isid, target: None, chap })
+            }
             "Normal" => {
                 let name = keys.value("TargetName").ok_or(LoginStatus::MissingParameter)?;
                 let target = self.targets.find(name, self.address).ok_or(LoginStatus::NotFound)?;
+                self.names.1 = Some(target.name.clone());
                 let access = target.access();
                 if !access.admits_name(&initiator) {
                     return Err(LoginStatus::AuthorizationFailure);

@@ -312,9 +312,13 @@ impl Command {
                 if cdb[1] & 0xf6 != 0 {
                     return Err(Sense::invalid_field(1));
                 }
-                let blocks = parse_range(cdb, geometry)?;
+                let mut blocks = parse_range(cdb, geometry)?;
                 let length_at = if is_long { 10 } else { 7 };
-                if blocks.count == 0 || blocks.count > MAX_SAME_BLOCKS.into() {
+                if blocks.count == 0 {
+                    // no number: up to the last block; the range was checked
+                    blocks.count = geometry.blocks - blocks.lba;
+                }
+                if blocks.count > MAX_SAME_BLOCKS.into() {
                     return Err(Sense::invalid_field(length_at));
                 }
                 let no_data = is_long && cdb[1] & 1 != 0;

@@ -30,7 +30,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lun::{AccessKind, Durability, Lun};
+use lun::{AccessKind, CopyError, Durability, Lun};
 
 use super::execute::{Failure, Outcome, Path, read_failure, write_failure};
 use super::{LogicalUnit, Sense};
@@ -44,8 +44,6 @@ const MAX_DESCRIPTORS_SIZE: u16 = MAX_TARGETS * 32 + MAX_SEGMENTS * 28;
 /// The codes of an identification descriptor, and of a segment from blocks to blocks.
 const IDENTIFICATION: u8 = 0xe4;
 const BLOCKS_TO_BLOCKS: u8 = 0x02;
-/// Bytes that are copied at once.
-const PIECE: u64 = 1 << 20;
 /// The usage of a list identifier whose state is not held.
 const DISCARD: u8 = 0x18;
 
@@ -185,35 +183,13 @@ fn copy_segment(
     }
     let durability =
         if destination.has_write_cache() { Durability::Cached } else { Durability::Durable };
-    copy_range(&*source.unit, &*destination.unit, (from.clone(), to.start), durability)?;
-    Ok(from.end - from.start)
-}
-
-/// Copies a range. Ranges that are unmapped in the source stay unmapped in the copy.
-fn copy_range(
-    source: &dyn Lun,
-    destination: &dyn Lun,
-    (from, to): (Range<u64>, u64),
-    durability: Durability,
-) -> Outcome {
-    let mut at = from.start;
-    let mut piece = Vec::new();
-    while at < from.end {
-        let end = from.end.min(at + PIECE);
-        let extent = source.extent(at..end).map_err(|error| read_failure(&error))?;
-        let end = extent.range.end.clamp(at, end);
-        let target = to + (at - from.start);
-        let copied = if extent.is_mapped {
-            piece.resize(super::blocks::length(end - at), 0);
-            source.read(at, &mut piece).map_err(|error| read_failure(&error))?;
-            destination.write(target, &piece, durability)
-        } else {
-            destination.write_zeroes(target..target + (end - at), durability)
-        };
-        copied.map_err(|error| write_failure(&error))?;
-        at = end;
-    }
-    Ok(())
+    let bytes = from.end - from.start;
+    let copied = lun::copy(&*source.unit, from, (&*destination.unit, to.start), durability);
+    copied.map_err(|error| match error {
+        CopyError::Read(error) => read_failure(&error),
+        CopyError::Write(error) => write_failure(&error),
+    })?;
+    Ok(bytes)
 }
 
 /// RECEIVE COPY RESULTS.

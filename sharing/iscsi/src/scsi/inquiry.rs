@@ -16,7 +16,7 @@
 //! ```
 //! A page begins with its type (0), its code, and the bytes that follow (16 bits). Block Limits (0xb0):
 //! ```text
-//!      4     1  1: WRITE SAME of no blocks is refused
+//!      4     1  0: WRITE SAME of 0 blocks is one up to the last block
 //!      5     1  blocks of the largest COMPARE AND WRITE
 //!      6     2  optimal transfer granularity, blocks
 //!      8     4  blocks of the largest transfer
@@ -133,7 +133,7 @@ fn block_limits(geometry: &Geometry) -> Vec<u8> {
     let granularity = u16::try_from(blocks(least.into())).unwrap_or(0);
     let max_transfer = blocks(MAX_TRANSFER_BYTES);
     [
-        &[1, MAX_COMPARE_BLOCKS][..],
+        &[0, MAX_COMPARE_BLOCKS][..],
         &granularity.to_be_bytes(),
         &max_transfer.to_be_bytes(),
         &blocks(u64::from(most).min(MAX_TRANSFER_BYTES)).to_be_bytes(),

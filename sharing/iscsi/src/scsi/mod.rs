@@ -11,6 +11,7 @@
 //!  ├ mode          MODE SENSE, MODE SELECT
 //!  ├ reservation   PERSISTENT RESERVE IN and OUT, RESERVE, RELEASE
 //!  └ opcodes       the table of commands, REPORT SUPPORTED OPERATION CODES
+//! thin_threshold  when a pool that fills is reported
 //! sense         why a command failed
 //! ```
 
@@ -24,6 +25,7 @@ mod opcodes;
 mod provisioning;
 mod reservation;
 mod sense;
+mod thin_threshold;
 mod unit;
 
 pub(crate) use cdb::{Command, MAX_TRANSFER_BYTES};

@@ -90,6 +90,9 @@ pub(crate) fn write_same(
         return Err(Sense::invalid_field(1).into());
     }
     let (start, end) = (blocks.offset(), blocks.offset() + blocks.bytes());
+    if start == end {
+        return Ok(());
+    }
     let block = data.filter(|data| data.iter().any(|byte| *byte != 0));
     let Some(block) = block else {
         let zeroed = unit.write_zeroes(start..end, durability);

@@ -55,6 +55,7 @@ impl Sense {
     pub(crate) const RESERVATIONS_RELEASED: Self = Self::new(0x6, 0x2a, 0x04);
     pub(crate) const REGISTRATIONS_PREEMPTED: Self = Self::new(0x6, 0x2a, 0x05);
     pub(crate) const CAPACITY_CHANGED: Self = Self::new(0x6, 0x2a, 0x09);
+    pub(crate) const THIN_PROVISIONING_THRESHOLD: Self = Self::new(0x6, 0x38, 0x07);
     pub(crate) const UNITS_CHANGED: Self = Self::new(0x6, 0x3f, 0x0e);
 
     pub(crate) const COPY_ABORTED: Self = Self::new(0xa, 0x00, 0x00);

@@ -4,12 +4,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
 
 use lun::{EventCallback, Lun, LunEvent, Nexus, ReservationStore};
 use parking_lot::Mutex;
 
 use super::Sense;
 use super::copy::CopyStatus;
+use super::thin_threshold::ThinThreshold;
+use crate::notices::{Notice, NoticeQueue};
 use crate::target::{TargetUnit, UnitId};
 
 /// The number of a session, which no other session of the server has or had.
@@ -35,12 +38,16 @@ pub(crate) struct LogicalUnit {
     is_write_protected: AtomicBool,
     /// Whether reservations are to outlast a restart (APTPL of the last registration).
     keeps_reservations: AtomicBool,
+    threshold: ThinThreshold,
     subscription: Mutex<Option<EventCallback>>,
 }
 
 /// A session, as a unit knows it.
 struct UnitSession {
     nexus: Nexus,
+    /// The encoded LUN by which it knows the unit.
+    lun: [u8; 8],
+    notices: NoticeQueue,
     attentions: VecDeque<Sense>,
     copies: VecDeque<CopyStatus>,
 }
@@ -60,14 +67,15 @@ impl LogicalUnit {
             keeps_reservations: AtomicBool::new(
                 !target_unit.unit.reservations().report().registrations.is_empty(),
             ),
+            threshold: ThinThreshold::default(),
             subscription: Mutex::default(),
         });
         let weak = Arc::downgrade(&logical);
         let callback: EventCallback = Arc::new(move |event| {
             let Some(logical) = weak.upgrade() else { return };
             match event {
-                LunEvent::Resized { .. } => logical.raise(Sense::CAPACITY_CHANGED, None),
-                LunEvent::Reverted => logical.raise(Sense::MEDIUM_MAY_HAVE_CHANGED, None),
+                LunEvent::Resized { .. } => logical.announce(Sense::CAPACITY_CHANGED),
+                LunEvent::Reverted => logical.announce(Sense::MEDIUM_MAY_HAVE_CHANGED),
                 // each command says so
                 LunEvent::Gone => {}
             }
@@ -82,11 +90,21 @@ impl LogicalUnit {
         Arc::ptr_eq(&self.unit, &target_unit.unit) && self.id == target_unit.id
     }
 
-    /// Adds a session, which gets a unit attention that the unit may have been reset.
-    pub(crate) fn add_session(&self, session: SessionId, nexus: &Nexus) {
-        let attentions = VecDeque::from([Sense::POWER_ON]);
-        let row = UnitSession { nexus: nexus.clone(), attentions, copies: VecDeque::new() };
-        self.sessions.lock().entry(session).or_insert(row);
+    /// Adds a session, which gets a unit attention that the unit may have been reset. The session knows the unit by
+    /// an encoded LUN, and has a queue for notices.
+    pub(crate) fn add_session(
+        &self,
+        session: SessionId,
+        nexus: &Nexus,
+        (lun, notices): ([u8; 8], &NoticeQueue),
+    ) {
+        self.sessions.lock().entry(session).or_insert_with(|| UnitSession {
+            nexus: nexus.clone(),
+            lun,
+            notices: notices.clone(),
+            attentions: VecDeque::from([Sense::POWER_ON]),
+            copies: VecDeque::new(),
+        });
     }
 
     /// Removes a session and its state.
@@ -101,6 +119,21 @@ impl LogicalUnit {
             if Some(*session) != by {
                 row.push(attention);
             }
+        }
+    }
+
+    /// Notifies all sessions of a change by a unit attention and by an asynchronous message.
+    pub(crate) fn announce(&self, change: Sense) {
+        for row in self.sessions.lock().values_mut() {
+            row.push(change);
+            row.notices.push(Notice::Unit { lun: row.lun, sense: change });
+        }
+    }
+
+    /// Warns the initiators if the pool fills. Looks at the space of the pool once in an interval.
+    pub(crate) fn check_space(&self, interval: Duration) {
+        if self.threshold.is_reached(&*self.unit, interval) {
+            self.announce(Sense::THIN_PROVISIONING_THRESHOLD);
         }
     }
 

@@ -43,6 +43,13 @@
 //!     42     2  seconds for which tasks are kept
 //! NOP-in        0x20   flags 0x80
 //!     20     4  target transfer tag: 0xffffffff
+//! async message 0x32   flags 0x80
+//!      8     8  logical unit, of a SCSI event
+//!     16     4  initiator task tag: 0xffffffff
+//!     36     1  event: 0 a SCSI event, 3 the target drops all connections of the session
+//!     40     2  seconds to wait before a reconnect
+//!     42     2  seconds for which tasks are kept
+//!               data segment of a SCSI event: length of the sense data (16 bits), sense data
 //! reject        0x3f   flags 0x80
 //!      2     1  reason: 4 protocol error, 5 unknown opcode, 6 too many immediate commands
 //!               data segment: the header that is rejected
@@ -87,6 +94,31 @@ impl Residual {
         match self {
             Self::None => 0,
             Self::Underflow(count) | Self::Overflow(count) => count,
+        }
+    }
+}
+
+/// The event of an asynchronous message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AsyncEvent {
+    /// A unit has changed; the data segment has the sense data.
+    Scsi {
+        /// The logical unit, encoded.
+        lun: [u8; 8],
+    },
+    /// The target drops all connections of the session.
+    ConnectionsDropped,
+}
+
+/// Seconds that an initiator waits for a target that restarts.
+const RECONNECT_SECONDS: u16 = 2;
+
+impl AsyncEvent {
+    fn header(self, data_length: usize) -> HeaderWriter {
+        let header = HeaderWriter::new(0x32, 0x80, data_length).u32(16, NO_TAG);
+        match self {
+            Self::Scsi { lun } => header.put(8, lun),
+            Self::ConnectionsDropped => header.u8(36, 3).u16(40, RECONNECT_SECONDS),
         }
     }
 }
@@ -207,6 +239,11 @@ pub enum Response {
         /// The initiator task tag.
         tag: u32,
     },
+    /// A message without a request.
+    Async {
+        /// The event.
+        event: AsyncEvent,
+    },
     /// A PDU was not carried out.
     Reject {
         /// The reason, by its code.
@@ -277,6 +314,7 @@ impl Response {
             Self::NopIn { lun, tag } => {
                 HeaderWriter::new(0x20, 0x80, data_length).put(8, lun).u32(16, tag).u32(20, NO_TAG)
             }
+            Self::Async { event } => event.header(data_length),
             Self::Reject { reason } => {
                 HeaderWriter::new(0x3f, 0x80, data_length).u8(2, reason).u32(16, NO_TAG)
             }

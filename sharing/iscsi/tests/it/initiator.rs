@@ -100,6 +100,8 @@ pub(crate) struct Initiator {
     pub(crate) segment: usize,
     pub(crate) lun: u8,
     isid: u8,
+    /// The asynchronous messages that came.
+    pub(crate) notices: Vec<Pdu>,
 }
 
 impl Initiator {
@@ -121,6 +123,7 @@ impl Initiator {
             segment: 8192,
             lun: 0,
             isid,
+            notices: Vec::new(),
         }
     }
 
@@ -138,8 +141,18 @@ impl Initiator {
         self.stream.write_all(&bytes).unwrap();
     }
 
-    /// The next PDU; none: the target closed the connection.
+    /// The next PDU but asynchronous messages; none: the target closed the connection.
     pub(crate) fn receive(&mut self) -> Option<Pdu> {
+        loop {
+            let pdu = self.receive_any()?;
+            if pdu.opcode() != 0x32 {
+                return Some(pdu);
+            }
+            self.notices.push(pdu);
+        }
+    }
+
+    fn receive_any(&mut self) -> Option<Pdu> {
         let mut header = [0; 48];
         if let Err(error) = self.stream.read_exact(&mut header) {
             let is_closed = !matches!(

@@ -1,10 +1,14 @@
 //! Changes of volumes and targets under running sessions, the status, and the end of a server.
 
-use iscsi::{Counters, Error, Server, ServerOptions, Target};
+use std::time::{Duration, Instant};
+
+use iscsi::{Counters, Error, ServerOptions, Target};
 use lun::Reservations;
 
-use crate::initiator::{Initiator, read10, write10};
-use crate::served_pool::{ServedPool, TARGET, open_unit, options, target, wait_until};
+use crate::initiator::{Initiator, Pdu, read10, write10};
+use crate::served_pool::{
+    ServedPool, TARGET, open_unit, options, start_server, target, wait_until,
+};
 use crate::volume_pool::{SIZE, VOLUME};
 
 #[test]
@@ -24,6 +28,65 @@ fn resizes_and_rollbacks_notify_initiators() {
     served.pool.export().unwrap();
     assert_eq!(initiator.read(&read10(0, 1), 512).check(), (5, 0x25, 0));
     assert_eq!(initiator.read(&[0; 6], 0).check(), (5, 0x25, 0));
+}
+
+#[test]
+fn changes_send_asynchronous_messages() {
+    let served = ServedPool::start();
+    let mut initiator =
+        served.initiator_with(1, &[("HeaderDigest", "CRC32C"), ("DataDigest", "CRC32C")]);
+    served.pool.set_property(VOLUME, "volsize", &(SIZE * 2).to_string()).unwrap();
+    let mut changed = target(&served.unit);
+    changed.units.insert(3, served.unit.clone());
+    served.server.set_targets(vec![changed]).unwrap();
+    assert_eq!(served.server.stop(), 0);
+    assert!(initiator.is_closed());
+    let [resized, units, ended] = &initiator.notices[..] else {
+        panic!("{:?}", initiator.notices);
+    };
+    // sense data: unit attention, and its code
+    let sense =
+        |notice: &Pdu| (notice.header[36], notice.data[4], notice.data[14], notice.data[15]);
+    assert_eq!(sense(resized), (0, 6, 0x2a, 0x09), "capacity data has changed");
+    assert_eq!(sense(units), (0, 6, 0x3f, 0x0e), "reported LUNs data has changed");
+    assert_eq!((ended.header[36], ended.data.len()), (3, 0), "all connections are dropped");
+    for notice in &initiator.notices {
+        assert_eq!(notice.at(16), u32::MAX, "no request has it");
+    }
+}
+
+/// Takes the unit attentions as soon as there are some.
+fn wait_for_attentions(initiator: &mut Initiator) -> Vec<(u8, u8)> {
+    let begun = Instant::now();
+    loop {
+        let found = initiator.attentions();
+        if !found.is_empty() {
+            return found;
+        }
+        assert!(begun.elapsed() < Duration::from_mins(1), "no unit attention comes");
+    }
+}
+
+#[test]
+fn filling_pools_warn_initiators_once() {
+    let options = ServerOptions { space_check_interval: Duration::ZERO, ..options() };
+    let served = ServedPool::start_with(&options);
+    let mut initiator = served.initiator();
+    initiator.write(&write10(0, 0, 1), &[1; 512]).good();
+    assert!(initiator.attentions().is_empty());
+    // the pool has 128 MiB
+    served.pool.set_property(VOLUME, "volsize", &(2_u64 << 30).to_string()).unwrap();
+    assert_eq!(initiator.attentions(), [(0x2a, 0x09)], "capacity data has changed");
+    initiator.write(&write10(0, 0, 1), &[2; 512]).good();
+    // the space is looked at after the answer
+    let warnings = wait_for_attentions(&mut initiator);
+    assert_eq!(warnings, [(0x38, 0x07)], "thin provisioning soft threshold reached");
+    initiator.write(&write10(0, 0, 1), &[3; 512]).good();
+    initiator.read(&read10(0, 1), 512).good();
+    assert!(initiator.attentions().is_empty());
+    assert_eq!(served.server.stop(), 0);
+    assert!(initiator.is_closed());
+    assert_eq!(initiator.notices.len(), 3, "a new size, the warning, the end");
 }
 
 #[test]
@@ -91,10 +154,10 @@ fn stop_ends_sessions_and_frees_the_address() {
     assert!(std::net::TcpStream::connect(address).is_err());
     drop(served.server);
     let options = ServerOptions { listen: vec![address], ..options() };
-    let again = Server::start(&options, vec![target(&served.unit)]).unwrap();
-    let taken = Server::start(&options, Vec::new()).err().map(|error| error.to_string());
+    let again = start_server(&options, vec![target(&served.unit)]).unwrap();
+    let taken = start_server(&options, Vec::new()).err().map(|error| error.to_string());
     assert!(taken.unwrap_or_default().contains(&address.to_string()));
     drop(again);
     let bad = ServerOptions { max_write_bytes: 1, ..crate::served_pool::options() };
-    assert!(matches!(Server::start(&bad, Vec::new()), Err(Error::Limit { .. })));
+    assert!(matches!(start_server(&bad, Vec::new()), Err(Error::Limit { .. })));
 }

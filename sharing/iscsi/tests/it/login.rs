@@ -1,18 +1,24 @@
 //! Logins: names, stages, CHAP both ways, discovery, and refusals.
 
-use iscsi::{Chap, ChapUser, Target};
+use std::sync::Arc;
+
+use iscsi::{Chap, ChapUser, Discovery, FailedLogin, Server, Target};
 use md5::{Digest, Md5};
+use parking_lot::Mutex;
 
 use crate::initiator::{INITIATOR, Initiator, Pdu};
-use crate::served_pool::{ServedPool, TARGET, target};
+use crate::served_pool::{ServedPool, TARGET, options, target};
 
 const INITIATOR_SECRET: &[u8] = b"secret of the initiator";
 const TARGET_SECRET: &[u8] = b"secret of the target";
 
-fn chap_target(served: &ServedPool) -> Target {
+fn chap() -> Chap {
     let user = |name, secret| ChapUser::new(name, secret).unwrap();
-    let chap = Chap::new(user("alice", INITIATOR_SECRET), Some(user("disk", TARGET_SECRET)));
-    Target { chap: Some(chap.unwrap()), ..target(&served.unit) }
+    Chap::new(user("alice", INITIATOR_SECRET), Some(user("disk", TARGET_SECRET))).unwrap()
+}
+
+fn chap_target(served: &ServedPool) -> Target {
+    Target { chap: Some(chap()), ..target(&served.unit) }
 }
 
 fn names() -> [(&'static str, &'static str); 2] {
@@ -32,7 +38,17 @@ fn hash(identifier: &str, secret: &[u8], challenge: &str) -> String {
 
 /// Logs in by CHAP up to the proof. Returns the response to it, and the response that has the challenge.
 fn prove(initiator: &mut Initiator, secret: &[u8], more: &[(&str, &str)]) -> (Pdu, Pdu) {
-    let keys = [&names()[..], &[("AuthMethod", "CHAP,None")]].concat();
+    prove_as(initiator, &names(), secret, more)
+}
+
+/// The same with the names of the first request.
+fn prove_as(
+    initiator: &mut Initiator,
+    names: &[(&str, &str)],
+    secret: &[u8],
+    more: &[(&str, &str)],
+) -> (Pdu, Pdu) {
+    let keys = [names, &[("AuthMethod", "CHAP,None")]].concat();
     let chosen = initiator.login_step(0, 4, &keys);
     assert_eq!(chosen.key("AuthMethod").as_deref(), Some("CHAP"));
     let challenge = initiator.login_step(0, 4, &[("CHAP_A", "5")]);
@@ -151,6 +167,58 @@ fn discovery_lists_targets_that_admit() {
     let command = initiator.command_pdu(0xc1, &[0; 6], 0, &[]);
     initiator.send(&command);
     assert!(initiator.is_closed());
+}
+
+#[test]
+fn discovery_requires_its_chap() {
+    let served = ServedPool::start();
+    served.server.set_discovery(Discovery::Chap(chap()));
+    let discovery = [names()[0], ("SessionType", "Discovery")];
+    let connect = || Initiator::connect(served.address());
+    assert_eq!(connect().login_step(1, 3, &discovery).login_status(), 0x0201);
+    let wrong = prove_as(&mut connect(), &discovery, b"another secret", &[]).0;
+    assert_eq!(wrong.login_status(), 0x0201);
+    let mine = [("CHAP_I", "77"), ("CHAP_C", "0x00112233445566778899aabbccddeeff")];
+    let (proved, _) = prove_as(&mut connect(), &discovery, INITIATOR_SECRET, &mine);
+    assert_eq!(proved.login_status(), 0);
+    assert_eq!(proved.key("CHAP_R").unwrap(), hash("77", TARGET_SECRET, mine[1].1));
+    served.server.set_discovery(Discovery::Closed);
+    assert_eq!(connect().login_step(1, 3, &discovery).login_status(), 0x0301);
+    // targets have proofs of their own
+    assert_eq!(connect().login_step(1, 3, &names()).login_status(), 0);
+}
+
+#[test]
+fn failed_logins_are_reported() {
+    let served = ServedPool::start();
+    let mut restricted = target(&served.unit);
+    restricted.initiators = vec!["iqn.2026-01.org.example:other".to_owned()];
+    restricted.name = format!("{TARGET}-restricted");
+    let (failed, targets) =
+        (Arc::<Mutex<Vec<FailedLogin>>>::default(), vec![chap_target(&served), restricted]);
+    let report = Arc::clone(&failed);
+    let server = Server::start(
+        &options(),
+        targets,
+        Discovery::Chap(chap()),
+        Arc::new(move |login| report.lock().push(login.clone())),
+    );
+    let server = server.unwrap();
+    let connect = || Initiator::connect(server.addresses()[0]);
+    prove(&mut connect(), b"another secret", &[]);
+    let restricted = format!("{TARGET}-restricted");
+    connect().login_step(1, 3, &[names()[0], ("TargetName", &restricted)]);
+    connect().login_step(1, 3, &[names()[0], ("SessionType", "Discovery")]);
+    // a target that is not there is no attempt to get in
+    connect().login_step(1, 3, &[names()[0], ("TargetName", "iqn.2026-01.org.example:none")]);
+    prove(&mut connect(), INITIATOR_SECRET, &[]);
+    let failed = failed.lock();
+    let found: Vec<_> =
+        failed.iter().map(|login| (login.target.as_deref(), login.lacks_proof)).collect();
+    assert_eq!(found, [(Some(TARGET), true), (Some(restricted.as_str()), false), (None, true)]);
+    assert!(
+        failed.iter().all(|login| login.initiator == INITIATOR && login.address.ip().is_loopback())
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use lun::{ReservationStore, Reservations};
 use parking_lot::Mutex;
 
 use crate::initiator::{Answer, Initiator, read10, write10};
-use crate::served_pool::{ServedPool, open_unit, options, target};
+use crate::served_pool::{ServedPool, open_unit, options, start_server, target};
 
 const CONFLICT: u8 = 0x18;
 const WRITE_EXCLUSIVE: u8 = 1;
@@ -78,7 +78,7 @@ fn kept_reservations_outlast_a_restart() {
     assert_eq!(reserve_out(&mut one, (0, 0), (0, 11), 1).check(), (5, 0x26, 0));
     let mut unit = open_unit(&served.pool, Reservations::default());
     unit.reservation_store = Some(store.clone());
-    let server = Server::start(&options(), vec![target(&unit)]).unwrap();
+    let server = start_server(&options(), vec![target(&unit)]).unwrap();
     let connect = |server: &Server, isid| {
         let mut initiator = Initiator::connect_as(server.addresses()[0], isid)
             .log_in(crate::served_pool::TARGET, &[]);
@@ -93,7 +93,7 @@ fn kept_reservations_outlast_a_restart() {
     let saved = kept.lock().clone().expect("reservations");
     let mut unit = open_unit(&served.pool, Reservations::load(&saved).unwrap());
     unit.reservation_store = Some(store);
-    let server = Server::start(&options(), vec![target(&unit)]).unwrap();
+    let server = start_server(&options(), vec![target(&unit)]).unwrap();
     let mut other = connect(&server, 2);
     assert_eq!(other.write(&write10(0, 0, 1), &[]).status, CONFLICT);
     let mut one = connect(&server, 1);

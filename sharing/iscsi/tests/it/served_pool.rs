@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use device::Device;
 use engine::pool::Pool;
-use iscsi::{Server, ServerOptions, Target, TargetUnit, UnitId};
+use iscsi::{Discovery, Server, ServerOptions, Target, TargetUnit, UnitId};
 use lun::{LunOptions, Reservations, VolumeGuids, VolumeLun};
 use sim::{DiskArray, Fault};
 
@@ -51,6 +51,11 @@ pub(crate) fn target(unit: &TargetUnit) -> Target {
     }
 }
 
+/// A server with open discovery, which reports failed logins to nobody.
+pub(crate) fn start_server(options: &ServerOptions, targets: Vec<Target>) -> iscsi::Result<Server> {
+    Server::start(options, targets, Discovery::Open, Arc::new(|_| {}))
+}
+
 impl ServedPool {
     pub(crate) fn start() -> Self {
         Self::start_with(&options())
@@ -59,7 +64,7 @@ impl ServedPool {
     pub(crate) fn start_with(options: &ServerOptions) -> Self {
         let (storm, pool) = create_pool();
         let unit = open_unit(&pool, Reservations::default());
-        let server = Server::start(options, vec![target(&unit)]).expect("a server");
+        let server = start_server(options, vec![target(&unit)]).expect("a server");
         Self { server, unit, pool, storm }
     }
 

@@ -1,5 +1,6 @@
 //! Logical units over volumes of real pools.
 
+mod copies;
 mod power_cuts;
 mod volume_pool;
 mod volumes;

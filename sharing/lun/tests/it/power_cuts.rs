@@ -18,12 +18,23 @@ use crate::volumes::open;
 const SECTOR: u64 = 512;
 /// Sectors that are written: a few blocks of the volume.
 const SECTORS: u64 = 96;
+const PER_BLOCK: u64 = VOLUME_BLOCK as u64 / SECTOR;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Write { fill: u8, is_durable: bool },
-    Zero { is_durable: bool },
+    Write {
+        fill: u8,
+        is_durable: bool,
+    },
+    Zero {
+        is_durable: bool,
+    },
     Unmap,
+    /// Copies the range to this sector, as far as the two do not overlap.
+    Copy {
+        to: u64,
+        is_durable: bool,
+    },
     Flush,
     Sync,
 }
@@ -41,14 +52,22 @@ fn any_step() -> impl Strategy<Value = Step> {
         6 => (1..=255_u8, any::<bool>()).prop_map(|(fill, is_durable)| Op::Write { fill, is_durable }),
         2 => any::<bool>().prop_map(|is_durable| Op::Zero { is_durable }),
         2 => Just(Op::Unmap),
+        3 => (0..SECTORS, any::<bool>()).prop_map(|(to, is_durable)| Op::Copy { to, is_durable }),
         2 => Just(Op::Flush),
         1 => Just(Op::Sync),
     ];
-    let range = (0..SECTORS, 1..40_u64);
-    (op, range).prop_map(|(op, (first, count))| Step {
-        op,
-        first,
-        count: count.min(SECTORS - first),
+    let range = (0..SECTORS, 1..40_u64, any::<bool>());
+    (op, range).prop_map(|(mut op, (mut first, mut count, is_aligned))| {
+        if let Op::Copy { to, .. } = &mut op {
+            if is_aligned {
+                // whole blocks, which are shared if they are on the drives
+                let whole = |sectors: u64| sectors.next_multiple_of(PER_BLOCK);
+                (first, *to, count) =
+                    (first / PER_BLOCK * PER_BLOCK, *to / PER_BLOCK * PER_BLOCK, whole(count));
+            }
+            count = count.min(SECTORS - *to).min(first.abs_diff(*to));
+        }
+        Step { op, first, count: count.min(SECTORS - first) }
     })
 }
 
@@ -73,33 +92,38 @@ fn durability(is_durable: bool) -> Durability {
     if is_durable { Durability::Durable } else { Durability::Cached }
 }
 
-/// Does a step. Returns the sectors that it changes, their new value, and whether that is durable.
-fn run(step: &Step, unit: &VolumeLun, pool: &Pool) -> (std::ops::Range<u64>, u8, bool) {
+/// Does a step. Returns the first sector that it changes, the new values, and whether those are durable.
+fn run(step: &Step, latest: &[u8], unit: &VolumeLun, pool: &Pool) -> (u64, Vec<u8>, bool) {
     let sectors = step.first..step.first + step.count;
     let bytes = sectors.start * SECTOR..sectors.end * SECTOR;
+    let values = |value| vec![value; index(step.count)];
     match step.op {
         Op::Write { fill, is_durable } => {
             let data = vec![fill; index(step.count * SECTOR)];
             unit.write(bytes.start, &data, durability(is_durable)).unwrap();
-            (sectors, fill, is_durable)
+            (step.first, values(fill), is_durable)
         }
         Op::Zero { is_durable } => {
             unit.write_zeroes(bytes, durability(is_durable)).unwrap();
-            (sectors, 0, is_durable)
+            (step.first, values(0), is_durable)
         }
         Op::Unmap => {
             unit.unmap(bytes).unwrap();
-            let per_block = u64::from(VOLUME_BLOCK) / SECTOR;
-            let start = sectors.start.div_ceil(per_block) * per_block;
-            (start..(sectors.end / per_block * per_block).max(start), 0, false)
+            let start = sectors.start.next_multiple_of(PER_BLOCK);
+            let end = (sectors.end / PER_BLOCK * PER_BLOCK).max(start);
+            (start, vec![0; index(end - start)], false)
+        }
+        Op::Copy { to, is_durable } => {
+            lun::copy(unit, bytes, (unit, to * SECTOR), durability(is_durable)).unwrap();
+            (to, latest[index(sectors.start)..index(sectors.end)].to_vec(), is_durable)
         }
         Op::Flush => {
             unit.flush().unwrap();
-            (0..0, 0, false)
+            (0, Vec::new(), false)
         }
         Op::Sync => {
             pool.sync().unwrap();
-            (0..0, 0, false)
+            (0, Vec::new(), false)
         }
     }
 }
@@ -111,12 +135,13 @@ fn run_all(steps: &[Step], storm: &DiskArray, unit: &VolumeLun, pool: &Pool) -> 
     let mut points = Vec::new();
     for step in steps {
         let start = storm.journal().len();
-        let (sectors, value, is_durable) = run(step, unit, pool);
+        let (first, values, is_durable) = run(step, &latest, unit, pool);
         let end = storm.journal().len();
-        for sector in sectors.clone() {
-            possible[index(sector)].insert(value);
-            latest[index(sector)] = value;
+        for (sector, value) in (index(first)..).zip(&values) {
+            possible[sector].insert(*value);
+            latest[sector] = *value;
         }
+        let sectors = first..first + u64::try_from(values.len()).unwrap();
         let during = possible.clone();
         let is_flush = matches!(step.op, Op::Flush | Op::Sync);
         for sector in 0..SECTORS {

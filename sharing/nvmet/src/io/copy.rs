@@ -13,10 +13,9 @@
 
 use std::ops::Range;
 
-use lun::AccessKind;
+use lun::{AccessKind, CopyError};
 
-use super::blocks::piece_size;
-use super::{IoFailure, Outcome, Unit};
+use super::{Outcome, Unit};
 use crate::wire::command::Command;
 use crate::wire::completion::Status;
 use crate::wire::{le16, le64};
@@ -27,8 +26,6 @@ pub(crate) const MAX_COPY_BLOCKS: u16 = 32768;
 pub(crate) const MAX_COPY_RANGES: u8 = 16;
 /// Bytes of a source range in the data.
 const RANGE_SIZE: usize = 32;
-/// Bytes that are copied at once.
-const PIECE: u64 = 1 << 20;
 
 impl Unit<'_> {
     /// Copies ranges. A failure of the first range that is not copied ends the command.
@@ -60,34 +57,17 @@ impl Unit<'_> {
         if sources.iter().any(overlaps) {
             return Err(Status::INVALID_FIELD.into());
         }
+        let unit = &*self.namespace.unit;
         let mut at = destination.start;
         for source in sources {
             let length = source.end - source.start;
-            self.copy_range(source, at, command)?;
+            let copied = lun::copy(unit, source, (unit, at), self.durability(command));
+            copied.map_err(|error| match error {
+                CopyError::Read(error) => self.read_failure(&error),
+                CopyError::Write(error) => self.write_failure(&error),
+            })?;
             at += length;
         }
         Ok(0)
-    }
-
-    /// Copies a range. Unmapped blocks of the source are unmapped in the copy.
-    fn copy_range(&self, source: Range<u64>, to: u64, command: &Command) -> Result<(), IoFailure> {
-        let (unit, durability) = (&self.namespace.unit, self.durability(command));
-        let (mut at, mut piece) = (source.start, Vec::new());
-        while at < source.end {
-            let end = source.end.min(at + PIECE);
-            let extent = unit.extent(at..end).map_err(|error| self.read_failure(&error))?;
-            let end = extent.range.end.clamp(at, end);
-            let target = to + (at - source.start);
-            let copied = if extent.is_mapped {
-                piece.resize(piece_size(end - at), 0);
-                unit.read(at, &mut piece).map_err(|error| self.read_failure(&error))?;
-                unit.write(target, &piece, durability)
-            } else {
-                unit.write_zeroes(target..target + (end - at), durability)
-            };
-            copied.map_err(|error| self.write_failure(&error))?;
-            at = end;
-        }
-        Ok(())
     }
 }

@@ -137,7 +137,7 @@ pub use sync_policy::Snapdir;
 pub use upgrade::{UpgradeResult, UpgradeStatus, supported_features};
 pub use vdev_removal::{RemovalMemory, RemovalStatus};
 pub use volume_snapshots::VolumeSnapshot;
-pub use volumes::OpenVolume;
+pub use volumes::{BlockSource, OpenVolume};
 pub use zpl::RewrittenRange;
 
 /// The loaded keys of an imported pool, for a later import of the same pool.

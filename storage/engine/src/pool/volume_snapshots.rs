@@ -21,6 +21,14 @@ pub struct VolumeSnapshot {
 }
 
 impl VolumeSnapshot {
+    pub(super) fn spa(&self) -> &Arc<ActivePool> {
+        &self.spa
+    }
+
+    pub(super) fn volume(&self) -> &zvol::Volume {
+        &self.volume
+    }
+
     /// The guid of the snapshot. It stays the same when the snapshot is renamed.
     pub fn guid(&self) -> u64 {
         self.guid

@@ -8,7 +8,7 @@ use dsl::write;
 use ondisk::objset::Kind;
 use parking_lot::Mutex;
 use spa::{ActivePool, OpenDataset};
-use units::ObjsetId;
+use units::{MinusOrZero, ObjsetId};
 use zil::{IntentLog, LogReader};
 use zpl::SpaceNeed;
 use zvol::NewVolume;
@@ -20,7 +20,7 @@ use super::history::record_dataset_event;
 use super::refreservation::VolumeGeometry;
 use super::space::SpaceCheck;
 use super::sync_policy::{SharedSyncPolicy, SyncMode};
-use super::{NewDataset, Pool, settings};
+use super::{NewDataset, Pool, VolumeSnapshot, settings};
 use crate::{Error, Result, files};
 
 /// A volume of an imported pool. Cheap to clone.
@@ -107,6 +107,28 @@ impl OpenVolume {
         }
     }
 
+    /// Shares blocks of a range of another volume, of this one or of a snapshot with the blocks from byte `to` on.
+    /// Returns the number of bytes from the start of the range that are shared. The rest has to be copied.
+    pub fn clone_blocks(
+        &self,
+        source: &BlockSource,
+        from: std::ops::Range<u64>,
+        to: u64,
+    ) -> files::Result<u64> {
+        let (spa, dataset) = (&self.0.spa, &self.0.dataset);
+        if !Arc::ptr_eq(spa, source.spa()) || !spa.can_clone() {
+            return Ok(0);
+        }
+        let cloned_bytes = from.end.minus_or_zero(from.start);
+        let need = SpaceNeed { bytes: METADATA_ALLOWANCE, cloned_bytes, ..SpaceNeed::default() };
+        self.check_write(need)?;
+        let begin_tx =
+            |objset: &Objset| spa.begin_clone_tx(dataset, objset).map_err(|_| zvol::Error::Stopped);
+        let shared = self.0.volume.clone_blocks(source.volume(), from, to, begin_tx)?;
+        self.flush_if_sync_always()?;
+        Ok(shared)
+    }
+
     /// First byte from `from` on that takes space or waits to be written; none: the rest is not mapped.
     pub fn next_data(&self, from: u64) -> files::Result<Option<u64>> {
         Ok(self.0.volume.next_data(from)?)
@@ -163,6 +185,31 @@ impl OpenVolume {
         match self.0.sync_policy.current().sync {
             SyncMode::Always => Ok(self.0.volume.flush()?),
             _ => Ok(()),
+        }
+    }
+}
+
+/// A volume or a snapshot whose blocks other volumes can share.
+#[derive(Clone)]
+pub enum BlockSource {
+    /// A volume that can be changed.
+    Volume(OpenVolume),
+    /// A snapshot of a volume.
+    Snapshot(Arc<VolumeSnapshot>),
+}
+
+impl BlockSource {
+    fn spa(&self) -> &Arc<ActivePool> {
+        match self {
+            Self::Volume(volume) => &volume.0.spa,
+            Self::Snapshot(snapshot) => snapshot.spa(),
+        }
+    }
+
+    fn volume(&self) -> zvol::CloneSource<'_> {
+        match self {
+            Self::Volume(volume) => zvol::CloneSource::Volume(&volume.0.volume),
+            Self::Snapshot(snapshot) => zvol::CloneSource::Snapshot(snapshot.volume()),
         }
     }
 }
