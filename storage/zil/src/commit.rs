@@ -54,6 +54,13 @@ enum Outcome {
     WithTxg(Txg),
 }
 
+impl CommitRequest {
+    fn complete(&self, outcome: Outcome) {
+        let is_first = self.outcome.set(outcome).is_ok();
+        assert!(is_first, "a request is committed once");
+    }
+}
+
 /// The objects of several requests.
 pub(crate) enum CommitScope {
     All,
@@ -91,8 +98,7 @@ impl IntentLog {
             let requests = self.commits.drain();
             let outcome = self.commit_together(&mut turn, &CommitScope::of(&requests));
             for request in &requests {
-                let is_first = request.outcome.set(outcome).is_ok();
-                assert!(is_first, "a request is committed once");
+                request.complete(outcome);
             }
         }
         drop(turn);
