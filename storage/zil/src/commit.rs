@@ -45,7 +45,7 @@ struct CommitRequest {
     outcome: OnceLock<Outcome>,
 }
 
-/// What a commit came to.
+/// The result of a commit.
 #[derive(Clone, Copy)]
 enum Outcome {
     /// The log, or an earlier txg, has all records on the drives.

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! The lease table of the file system decides when a lease must come back, whatever door the other client uses, and
-//! revokes it from a client that does not answer. Who only asks for attributes need not wait for that: the server asks the
-//! holder of a write delegation for those that it may have changed (CB_GETATTR), and the holder keeps it. A thread for each client that has something to return calls the
-//! client; it ends when nothing is left to recall.
+//! revokes it from a client that does not answer. A request for attributes recalls nothing: the server asks the holder of a
+//! write delegation for those that it may have changed (CB_GETATTR), and the holder keeps the delegation.
+//!
+//! A thread for each client that has something to return calls the client; it ends when nothing is left to recall.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
