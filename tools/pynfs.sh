@@ -25,7 +25,7 @@ git clone --quiet --depth 1 "${PYNFS:-https://github.com/kofemann/pynfs}" "$work
 # Tests that fail, and why.
 declare -A expected=(
   [0]=""
-  # CB_GETATTR: the server recalls a write delegation instead of asking its holder for attributes
+  # they want the attribute open_arguments of RFC 9754
   [1]="DELEG24 DELEG25"
 )
 # A lease must be longer than the 35 s after which a delegation is revoked, or else as short as possible.

@@ -17,7 +17,7 @@ pub(crate) fn to_errno(why: &Error) -> Errno {
         Error::IsDirectory => Errno::ISDIR,
         Error::NotSymlink => Errno::INVAL,
         Error::Locked { .. } => Errno::NOKEY,
-        Error::Unreadable { .. } => Errno::IO,
+        Error::Unreadable { .. } | Error::PoolSuspended => Errno::IO,
         Error::InoOverflow => Errno::OVERFLOW,
         Error::Refused { reason } => reason_errno(*reason),
     }

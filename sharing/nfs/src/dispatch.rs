@@ -45,9 +45,9 @@ pub(crate) fn execute(
     let start = writer.len();
     let caller = Caller { address: origin.address, credentials: call.credentials.clone() };
     let table = Arc::clone(&shared.core.table.read());
-    let (core, caller) = (&shared.core, &caller);
+    let (core, state, caller) = (&shared.core, &shared.v4, &caller);
     let Origin { connection, usage, .. } = *origin;
-    let request = Request { core, caller, table, client: 0, connection, usage };
+    let request = Request { core, state, caller, table, client: 0, connection, usage };
     let result = if let Some(error) = error {
         Err(error)
     } else {

@@ -12,7 +12,7 @@ impl From<Error> for Status {
             Error::AccessDenied => Self::ACCESS,
             Error::WrongOpenMode => Self::OPENMODE,
             Error::ShareConflict(_) => Self::SHARE_DENIED,
-            Error::RecallPending(_) => Self::DELAY,
+            Error::RecallPending(_) | Error::PoolSuspended => Self::DELAY,
             Error::NotDirectory => Self::NOTDIR,
             Error::IsDirectory => Self::ISDIR,
             Error::NotSymlink => Self::INVAL,

@@ -111,7 +111,7 @@ impl Request<'_> {
         if owned != SetAttributes::default() {
             fs.set_attributes(&self.context(node), node.ino, &owned)?;
         }
-        self.commit(dir).map(drop)
+        self.commit(dir)
     }
 
     /// Removes a name: of a directory, of anything else, or of either.
@@ -138,7 +138,7 @@ impl Request<'_> {
                 self.core.opens.close(&handle);
             }
         }
-        self.commit(dir).map(drop)
+        self.commit(dir)
     }
 
     /// Renames a file.
@@ -171,7 +171,7 @@ impl Request<'_> {
             self.core.opens.close(&handle);
         }
         self.commit(to)?;
-        if from.ino == to.ino { Ok(()) } else { self.commit(from).map(drop) }
+        if from.ino == to.ino { Ok(()) } else { self.commit(from) }
     }
 
     /// Gives a file one more name.
@@ -182,7 +182,7 @@ impl Request<'_> {
         }
         self.check_no_crossing(dir, name)?;
         dir.export.filesystem.link(&self.context(dir), file.ino, dir.ino, name)?;
-        self.commit(dir).map(drop)
+        self.commit(dir)
     }
 
     /// Shows the entries of a directory from a cookie on, until `visit` returns false. Returns whether all were shown.

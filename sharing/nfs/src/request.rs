@@ -7,13 +7,18 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use posix::acl::nfs4::mask;
 use posix::{Attributes, FileFlags, FileType, Ino, SetAttributes, WriteOffset};
-use vfs::{BootVerifier, Context, FileHandle, FileOffset, OpenFile, Stability, Waiter, Written};
+use vfs::{
+    BootVerifier, Context, FileHandle, FileOffset, LeaseAction, OpenFile, Stability, Waiter,
+    Written,
+};
 
 use crate::attributes::NodeAttributes;
+use crate::clock;
 use crate::connection::Connection;
 use crate::core::Core;
 use crate::export::{Caller, ExportTable, PathNode, parent, pseudo_id};
 use crate::node::{FileNode, Node, parse_pseudo_handle, pseudo_handle};
+use crate::v4::StateTable;
 use crate::wire::status::Status;
 
 /// The result of a step of a procedure.
@@ -22,6 +27,8 @@ pub(crate) type Result<T> = std::result::Result<T, Status>;
 /// A request of a client.
 pub(crate) struct Request<'a> {
     pub(crate) core: &'a Core,
+    /// The state of NFSv4 clients, whose delegations others meet.
+    pub(crate) state: &'a StateTable,
     pub(crate) caller: &'a Caller,
     /// The exports as they were when the request came.
     pub(crate) table: Arc<ExportTable>,
@@ -80,6 +87,9 @@ const ACCESS_MASKS: [(u32, u32, u32); 9] = [
 
 /// How long a request waits until another client returns a delegation. Then the reply is NFS4ERR_DELAY.
 const RECALL_WAIT: Duration = Duration::from_secs(1);
+/// How long a write or a COMMIT waits for a suspended pool. Then the reply is NFS4ERR_DELAY, so that requests to other
+/// pools get the threads of the connection and the slots of the session.
+const SUSPEND_WAIT: Duration = Duration::from_secs(1);
 /// The file system of pseudo directories.
 const PSEUDO_FSID: u64 = 0x7073_6575_646f;
 
@@ -191,8 +201,36 @@ impl Request<'_> {
 
     pub(crate) fn file_attributes(&self, file: &FileNode) -> Result<NodeAttributes> {
         let context = self.context(file).checked_by_door();
+        if let Some(attributes) = self.delegated_attributes(file, &context) {
+            return Ok(attributes);
+        }
         let stat = file.export.filesystem.attributes(&context, file.ino)?;
         Ok(to_node_attributes(&file.handle, &stat))
+    }
+
+    /// The attributes of a file of which another client has a write delegation, with the changes in that client's cache
+    /// (RFC 5661, section 10.4.3). None: there is no such client, or it does not answer and must return the delegation.
+    fn delegated_attributes(
+        &self,
+        file: &FileNode,
+        context: &Context<'_>,
+    ) -> Option<NodeAttributes> {
+        let fs = &file.export.filesystem;
+        if !fs.leases().has_conflict(file.ino, context.lease_holder(), LeaseAction::Read) {
+            return None;
+        }
+        let (holder, cached) = self.state.cached_attributes(self.client, &file.handle)?;
+        // for the holder: its own requests do not recall its delegation
+        let stat = fs.attributes(&Context { client: holder, ..*context }, file.ino).ok()?;
+        let unchanged = to_node_attributes(&file.handle, &stat);
+        if cached.change == unchanged.change && cached.size == stat.size {
+            return Some(unchanged);
+        }
+        // the change attribute of later changes is a later time
+        let now = clock::now();
+        let change = clock::nanoseconds(now).max(unchanged.change + 1);
+        let stat = Attributes { size: cached.size, mtime: now, ctime: now, ..stat };
+        Some(NodeAttributes { stat, change, ..unchanged })
     }
 
     fn pseudo_attributes(&self, path: &str) -> NodeAttributes {
@@ -292,20 +330,27 @@ impl Request<'_> {
         stability: Stability,
     ) -> Result<Written> {
         let fs = &node.export.filesystem;
-        let write =
-            || fs.write_with(&self.context(node), file, WriteOffset::At(offset), data, stability);
+        let context = repeatable(self.context(node));
+        let write = || fs.write_with(&context, file, WriteOffset::At(offset), data, stability);
         Ok(match stability {
             Stability::Unstable => write()?,
             Stability::Stable => self.core.log_wait.measure(write)?,
         })
     }
 
-    /// Commits a file, or the names of a directory, to stable storage. Returns the number that changes when writes
-    /// that were not committed may have been lost.
-    pub(crate) fn commit(&self, node: &FileNode) -> Result<BootVerifier> {
+    /// Commits a file for COMMIT. Returns the number that changes when writes that were not committed may have been lost.
+    pub(crate) fn commit_writes(&self, node: &FileNode) -> Result<BootVerifier> {
+        self.commit_with(node, &repeatable(self.context(node).checked_by_door()))
+    }
+
+    /// Commits a change that is done: of a file, or of the names of a directory. The client cannot repeat the request.
+    pub(crate) fn commit(&self, node: &FileNode) -> Result<()> {
+        self.commit_with(node, &self.context(node).checked_by_door()).map(drop)
+    }
+
+    fn commit_with(&self, node: &FileNode, context: &Context<'_>) -> Result<BootVerifier> {
         let fs = &node.export.filesystem;
-        let context = self.context(node).checked_by_door();
-        let commit = || fs.commit_range(&context, node.ino, 0..u64::MAX);
+        let commit = || fs.commit_range(context, node.ino, 0..u64::MAX);
         Ok(self.core.log_wait.measure(commit)?)
     }
 
@@ -317,8 +362,13 @@ impl Request<'_> {
         // the client has checked a program's right to set the size when the program opened the file
         let context = self.context(node).with_owner_override();
         node.export.filesystem.set_attributes(&context, node.ino, set)?;
-        self.commit(node).map(drop)
+        self.commit(node)
     }
+}
+
+/// The circumstances of a request that does the same when the client sends it again.
+fn repeatable(context: Context<'_>) -> Context<'_> {
+    Context { suspend_deadline: Some(Instant::now() + SUSPEND_WAIT), ..context }
 }
 
 fn to_node_attributes(handle: &FileHandle, stat: &Attributes) -> NodeAttributes {

@@ -76,6 +76,9 @@ pub struct Context<'a> {
     /// When the request stops waiting for another client that gives a lease back, with [`crate::Error::RecallPending`];
     /// none: when the lease is revoked, or at `deadline`.
     pub recall_deadline: Option<Instant>,
+    /// When a request that is not carried out stops waiting for a suspended pool, with [`crate::Error::PoolSuspended`];
+    /// none: when the pool resumes, or at `deadline`.
+    pub suspend_deadline: Option<Instant>,
     /// How the request waits for a suspended pool; none: the pool's error is the response.
     pub waiter: Option<&'a dyn Waiter>,
     /// The layer that checks permissions.
@@ -87,7 +90,7 @@ impl<'a> Context<'a> {
     pub const fn new(credentials: &'a Credentials, door: DoorId) -> Self {
         let checks = AccessChecks::Enforced;
         let (client, lease_key, deny) = (0, 0, Access::NONE);
-        let (deadline, recall_deadline, waiter) = (None, None, None);
+        let (deadline, recall_deadline, suspend_deadline, waiter) = (None, None, None, None);
         Self {
             credentials,
             door,
@@ -96,6 +99,7 @@ impl<'a> Context<'a> {
             deny,
             deadline,
             recall_deadline,
+            suspend_deadline,
             waiter,
             checks,
         }

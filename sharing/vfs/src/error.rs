@@ -34,6 +34,11 @@ pub enum Error {
     /// Another client has not given its lease of the file back yet.
     #[error(transparent)]
     RecallPending(#[from] RecallPending),
+    /// The pool is suspended, and the request was not carried out in the time that it may wait.
+    #[error(
+        "the pool is suspended: the request was not carried out; see zpool status, and use zpool clear"
+    )]
+    PoolSuspended,
     /// The request needs a directory.
     #[error("not a directory")]
     NotDirectory,

@@ -20,7 +20,7 @@ mod tree;
 mod tree_shape;
 mod walk;
 
-pub use dirty::{LongWrite, NewObject, PendingWrite, RawShape, WriteThrough};
+pub use dirty::{LogWrite, LongWrite, NewObject, PendingWrite, RawShape, WriteThrough};
 pub use error::Error;
 pub use object::{Object, SPILL_BLOCK};
 pub use object_iter::ObjectIter;

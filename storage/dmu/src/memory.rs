@@ -136,6 +136,10 @@ impl WriteThrough for MemoryWriteThrough {
         Some(WritePolicy::default())
     }
 
+    fn log_write_policy(&self, wanted: PolicyQuery) -> Option<WritePolicy> {
+        self.write_policy(wanted)
+    }
+
     fn sink(&self) -> &dyn Sink {
         &*self.store
     }

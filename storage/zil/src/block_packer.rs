@@ -30,12 +30,15 @@ pub(crate) struct BlockPacker {
     /// Free bytes in the current block.
     capacity: usize,
     last_seq: u64,
+    /// A record points to blocks that were written for it.
+    has_pointers: bool,
 }
 
 impl BlockPacker {
     /// `first` is the size of the existing block; `seq` the number of the last record.
     pub(crate) fn new(first: u32, last_seq: u64) -> Self {
-        Self { blocks: vec![PackedBlock::default()], capacity: record_capacity(first), last_seq }
+        let blocks = vec![PackedBlock::default()];
+        Self { blocks, capacity: record_capacity(first), last_seq, has_pointers: false }
     }
 
     /// The number of the last record.
@@ -43,10 +46,19 @@ impl BlockPacker {
         self.last_seq
     }
 
+    /// Whether a record points to blocks that were written for it: they must be durable before it.
+    pub(crate) const fn has_pointers(&self) -> bool {
+        self.has_pointers
+    }
+
     pub(crate) fn add_itx(&mut self, txg: Txg, item: Itx) {
         let Itx { body, fold_case, .. } = item;
         match body {
             Body::Write(write) if write.data.is_some() => self.add_write(txg, *write),
+            Body::Write(write) => {
+                self.has_pointers = true;
+                self.add_record(txg, fold_case, Body::Write(write));
+            }
             body => self.add_record(txg, fold_case, body),
         }
     }

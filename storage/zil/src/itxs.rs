@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use ondisk::zil::Body;
 use units::{ObjectId, Txg};
 
+use crate::commit::CommitScope;
+
 /// A change that a txg brings, for the log.
 #[derive(Clone, Debug)]
 pub struct Itx {
@@ -108,19 +110,32 @@ impl PendingItxs {
         taken
     }
 
-    /// The records to commit for that object, or for everything; in order.
-    pub(crate) fn drain(&mut self, object: Option<ObjectId>) -> Vec<(Txg, Itx)> {
+    /// Bytes of the writes to an object (none: to all) in txgs before that one.
+    pub(crate) fn write_bytes_before(&self, txg: Txg, object: Option<ObjectId>) -> u64 {
+        let length = |item: &Itx| match &item.body {
+            Body::Write(write) => write.length,
+            _ => 0,
+        };
+        let wanted = |known: &ObjectId| object.is_none_or(|object| object == *known);
+        let groups = self.by_txg.range(..txg).flat_map(|(_, group)| &group.by_object);
+        groups.filter(|(known, _)| wanted(known)).flat_map(|(_, items)| items).map(length).sum()
+    }
+
+    /// The records to commit for those objects, or for everything; in order.
+    pub(crate) fn drain(&mut self, scope: &CommitScope) -> Vec<(Txg, Itx)> {
         let mut taken = Vec::new();
         for (txg, group) in &mut self.by_txg {
             let mut items = std::mem::take(&mut group.ordered);
             let renamed = std::mem::take(&mut group.renamed_objects);
-            match object {
-                Some(object) => {
-                    for object in renamed.into_iter().chain([object]) {
-                        items.extend(group.by_object.remove(&object).unwrap_or_default());
+            match scope {
+                CommitScope::Objects(objects) => {
+                    for object in renamed.iter().chain(objects) {
+                        items.extend(group.by_object.remove(object).unwrap_or_default());
                     }
                 }
-                None => items.extend(std::mem::take(&mut group.by_object).into_values().flatten()),
+                CommitScope::All => {
+                    items.extend(std::mem::take(&mut group.by_object).into_values().flatten());
+                }
             }
             taken.extend(items.into_iter().map(|item| (*txg, item)));
         }

@@ -23,6 +23,7 @@
 
 mod block_packer;
 mod chain;
+mod commit;
 mod error;
 pub mod extents;
 mod itxs;

@@ -5,6 +5,8 @@
 //! flushes the drives. The end of the chain is always an allocated, unwritten block, so the next
 //! commit only writes to it. A commit of several blocks writes that one last.
 //!
+//! A commit of long writes flushes the blocks that its records point to before it writes that block.
+//!
 //! A failed commit loses nothing: its caller waits for the txgs themselves, and a new chain is
 //! started.
 
@@ -20,30 +22,32 @@ use ondisk::zil::{Body, Chain, Verifier};
 use parking_lot::{Condvar, Mutex};
 use txg::{Tx, Txgs};
 use units::{BlockId, ObjectId, Txg, Zbookmark};
-use zio::{LogAllocation, Sink, Writer};
+use zio::{LogAllocation, LogBlock, Sink, Writer};
 
 use crate::block_packer::{
     BlockPacker, MAX_BLOCK_SIZE, MIN_BLOCK_SIZE, PackedBlock, block_size_for,
 };
+use crate::commit::CommitQueue;
 use crate::itxs::{Itx, PendingItxs};
 use crate::{Error, LogReader, chain};
 
 /// The log of a dataset that is being changed.
 pub struct IntentLog {
-    writer: Arc<Writer>,
-    txgs: Txgs,
-    objset: Objset,
-    pending: Mutex<PendingItxs>,
+    pub(crate) writer: Arc<Writer>,
+    pub(crate) txgs: Txgs,
+    pub(crate) objset: Objset,
+    pub(crate) pending: Mutex<PendingItxs>,
+    pub(crate) commits: CommitQueue,
     /// Locked by the thread that writes along the chain.
-    chain_writer: Mutex<ChainWriter>,
-    state: Mutex<LogState>,
+    pub(crate) chain_writer: Mutex<ChainWriter>,
+    pub(crate) state: Mutex<LogState>,
     /// Fewer blocks are on their way.
     in_flight_changed: Condvar,
     /// Log devices are left to others (logbias=throughput).
-    is_throughput: AtomicBool,
+    pub(crate) is_throughput: AtomicBool,
 }
 
-struct ChainWriter {
+pub(crate) struct ChainWriter {
     /// The number of the last record.
     last_seq: u64,
     /// How large the blocks of the last commits were: the next will be alike.
@@ -60,7 +64,7 @@ struct ChainBlock {
 }
 
 #[derive(Default)]
-struct LogState {
+pub(crate) struct LogState {
     /// From the first that may be needed to the one that is not written yet.
     chain: VecDeque<ChainBlock>,
     /// No block is in use.
@@ -72,7 +76,7 @@ struct LogState {
     /// The txg whose root block first leads to the chain.
     anchor_txg: Txg,
     /// After a failed commit: its records are on the drives with this txg.
-    fallback_txg: Txg,
+    pub(crate) fallback_txg: Txg,
     /// Txgs whose root block must update the log header.
     dirty_txgs: BTreeSet<Txg>,
     /// By txg: the number of blocks in flight whose successors were allocated in it.
@@ -97,6 +101,7 @@ impl IntentLog {
             txgs,
             objset,
             pending: Mutex::default(),
+            commits: CommitQueue::default(),
             chain_writer: Mutex::new(ChainWriter { last_seq: 0, recent_sizes: VecDeque::new() }),
             state: Mutex::new(LogState {
                 dirty_txgs: dirty,
@@ -151,47 +156,9 @@ impl IntentLog {
         self.pending.lock().forget_object(object);
     }
 
-    /// Returns when all earlier records that are ordered or belong to `object` (`None`: to any) are
-    /// durable. The caller must not hold a txg.
-    pub fn commit(&self, object: Option<ObjectId>) -> Result<(), Error> {
-        let mut turn = self.chain_writer.lock();
-        let mut pending = self.pending.lock();
-        let (items, untold) = (pending.drain(object), pending.unlogged_txg());
-        drop(pending);
-        // an earlier commit failed, maybe with records of this caller, or cannot be done
-        let must_wait = self.state.lock().fallback_txg.max(untold) > self.txgs.synced_txg();
-        if items.is_empty() && !must_wait {
-            return Ok(());
-        }
-        let promised = match self.ensure_chain() {
-            Ok(true) if !must_wait && !self.is_sync_cheaper(&items) => {
-                self.write_itxs(&mut turn, items).is_ok()
-            }
-            _ => false,
-        };
-        if promised {
-            return Ok(());
-        }
-        let open = self.txgs.open_txg();
-        self.state.lock().fallback_txg = open;
-        drop(turn);
-        if self.txgs.wait_txg_synced(open) { Ok(()) } else { Err(Error::Stopped) }
-    }
-
-    /// Whether the records are such a large part of the dirty data that syncing the txg costs less
-    /// than the commit, which writes them twice.
-    fn is_sync_cheaper(&self, items: &[(Txg, Itx)]) -> bool {
-        let length = |(_, item): &(Txg, Itx)| match &item.body {
-            Body::Write(write) if write.pointer.is_hole() => write.length,
-            _ => 0,
-        };
-        let bytes = items.iter().map(length).sum::<u64>();
-        bytes >= MIN_SYNC_BYTES && bytes * 2 >= self.txgs.dirty_bytes()
-    }
-
     /// Whether there is a block to write to that a root block on the drives leads to. If not,
     /// allocates one.
-    fn ensure_chain(&self) -> Result<bool, Error> {
+    pub(crate) fn ensure_chain(&self) -> Result<bool, Error> {
         let state = self.state.lock();
         if state.is_paused || state.disabled || state.is_broken || state.unreplayed.is_some() {
             return Ok(false);
@@ -236,7 +203,11 @@ impl IntentLog {
     }
 
     /// Writes the records to commit along the chain.
-    fn write_itxs(&self, turn: &mut ChainWriter, items: Vec<(Txg, Itx)>) -> Result<(), Error> {
+    pub(crate) fn write_itxs(
+        &self,
+        turn: &mut ChainWriter,
+        items: Vec<(Txg, Itx)>,
+    ) -> Result<(), Error> {
         let result = self.append_itxs(turn, items);
         if result.is_err() {
             self.state.lock().is_broken = true;
@@ -270,15 +241,11 @@ impl IntentLog {
         // others comes when they will last
         let mut blocks = chain.iter().zip(&chain[1..]).zip(&plan.blocks);
         let leader = blocks.next();
-        for ((block, next), filled) in blocks {
-            self.write_block(block, next, filled)?;
-        }
-        if plan.blocks.len() > 1 {
+        self.write_blocks(blocks.collect())?;
+        if plan.blocks.len() > 1 || plan.has_pointers() {
             self.writer.flush(oldest)?;
         }
-        if let Some(((block, next), filled)) = leader {
-            self.write_block(block, next, filled)?;
-        }
+        self.write_blocks(leader.into_iter().collect())?;
         self.writer.flush(oldest)?;
         let mut state = self.state.lock();
         // these are the last of possibly thousands of records of a txg
@@ -354,20 +321,19 @@ impl IntentLog {
         Ok(chain)
     }
 
-    fn write_block(
-        &self,
-        block: &Regular,
-        next: &Regular,
-        filled: &PackedBlock,
-    ) -> Result<(), Error> {
-        let used = Chain::SIZE + filled.records.len();
-        let chain = Chain { next: Blkptr::Regular(Box::new(*next)), used: used as u64 };
-        let mut bytes = Vec::with_capacity(block.psize as usize);
-        bytes.extend_from_slice(&chain.encode());
-        bytes.extend_from_slice(&filled.records);
-        bytes.resize(block.psize as usize, 0);
-        let zbookmark = self.zbookmark(Verifier::from_pointer(block));
-        Ok(self.writer.write_log_block(block, bytes, self.objset.key(), zbookmark)?)
+    fn write_blocks(&self, blocks: Vec<((&Regular, &Regular), &PackedBlock)>) -> Result<(), Error> {
+        let encode = |((block, next), filled): ((&Regular, &Regular), &PackedBlock)| {
+            let used = Chain::SIZE + filled.records.len();
+            let chain = Chain { next: Blkptr::Regular(Box::new(*next)), used: used as u64 };
+            let mut bytes = Vec::with_capacity(block.psize as usize);
+            bytes.extend_from_slice(&chain.encode());
+            bytes.extend_from_slice(&filled.records);
+            bytes.resize(block.psize as usize, 0);
+            let zbookmark = self.zbookmark(Verifier::from_pointer(block));
+            LogBlock { block: *block, bytes, zbookmark }
+        };
+        let blocks = blocks.into_iter().map(encode).collect();
+        Ok(self.writer.write_log_blocks(blocks, self.objset.key())?)
     }
 
     /// Reads the data of a write that came without; none if its object is gone.
@@ -467,9 +433,6 @@ impl IntentLog {
 
 /// A file that is cut each time while it is read waits for its txg instead.
 const MAX_READ_ROUNDS: usize = 64;
-
-/// The least bytes of data for which a txg of their own can pay off.
-const MIN_SYNC_BYTES: u64 = 8 << 20;
 
 impl std::fmt::Debug for IntentLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -35,7 +35,7 @@ mod writer;
 pub use block::Block;
 pub use encode::SizeRounding;
 pub use error::{CopyError, Error};
-pub use log::LogAllocation;
+pub use log::{LogAllocation, LogBlock};
 pub use metaslab::Class;
 pub use protect::Random;
 pub use reader::{Reader, VerifiedBlock};

@@ -3,11 +3,11 @@
 use metaslab::{AllocRequest, Class};
 use ondisk::blkptr::{Protection, Regular};
 use ondisk::zil::Verifier;
-use ondisk::{Blkptr, Checksum, Compression, ObjectType, Order};
+use ondisk::{Blkptr, Checksum, Compression, Dva, ObjectType, Order};
 use transform::checksum::embedded;
 use transform::crypt::block::{self as cipher, Layout, Params};
 use units::{Level, Txg, Zbookmark};
-use vdev::NodeKind;
+use vdev::{BlockWrite, NodeKind};
 
 use crate::gang_write::MAX_DEPTH;
 use crate::{Error, Key, Writer};
@@ -34,6 +34,38 @@ pub struct LogAllocation<'a> {
     pub zbookmark: Zbookmark,
     /// It goes to no log device, though there may be some (logbias=throughput).
     pub avoid_log_devices: bool,
+}
+
+/// A log block to be written.
+#[derive(Clone, Debug)]
+pub struct LogBlock {
+    /// Its room.
+    pub block: Regular,
+    /// As many bytes as the room has, with the chain header in front.
+    pub bytes: Vec<u8>,
+    /// Where it belongs, for errors.
+    pub zbookmark: Zbookmark,
+}
+
+/// The bytes of a log block as they are stored: encrypted with a key, and sealed by a checksum.
+fn seal_log_block(log_block: LogBlock, key: Option<&Key>) -> Result<Vec<u8>, Error> {
+    let LogBlock { block, mut bytes, zbookmark } = log_block;
+    assert_eq!(bytes.len(), block.psize as usize, "a log block fills its room");
+    if let (Protection::Encrypted { salt, iv, .. }, Some(key)) = (block.protection, key) {
+        let params = Params { salt, iv, mac: [0; 16] };
+        let mut out = vec![0; bytes.len()];
+        let mac = cipher::encrypt_block(key, Layout::Log, &params, Order::Little, &bytes, &mut out)
+            .map_err(|error| Error::Transform { zbookmark, why: error })?;
+        if let Some(code) = out.get_mut(MAC_RANGE) {
+            code.copy_from_slice(&mac);
+        }
+        bytes = out;
+    }
+    let verifier = Verifier::from_pointer(&block).words();
+    let is_encrypted = block.protection != Protection::None;
+    let sealed = embedded::seal(&mut bytes, &verifier, Checksum::Zilog2, is_encrypted);
+    assert!(sealed.is_some(), "a log block has room for its seal");
+    Ok(bytes)
 }
 
 impl Writer {
@@ -73,36 +105,35 @@ impl Writer {
         })
     }
 
-    /// Writes a log block into its room: `bytes` are its size, with the chain header in front.
-    /// It is there for good after the next [`Writer::flush`].
+    /// Writes log blocks into their room, adjacent ones together. They are there for good after the
+    /// next [`Writer::flush`].
     ///
     /// # Panics
-    /// Where the bytes are not as long as the room.
-    pub fn write_log_block(
-        &self,
-        block: &Regular,
-        mut bytes: Vec<u8>,
-        key: Option<&Key>,
-        place: Zbookmark,
-    ) -> Result<(), Error> {
-        assert_eq!(bytes.len(), block.psize as usize, "a log block fills its room");
-        let encrypted = block.protection != Protection::None;
-        if let (Protection::Encrypted { salt, iv, .. }, Some(key)) = (block.protection, key) {
-            let params = Params { salt, iv, mac: [0; 16] };
-            let mut out = vec![0; bytes.len()];
-            let mac =
-                cipher::encrypt_block(key, Layout::Log, &params, Order::Little, &bytes, &mut out)
-                    .map_err(|error| Error::Transform { zbookmark: place, why: error })?;
-            if let Some(code) = out.get_mut(MAC_RANGE) {
-                code.copy_from_slice(&mac);
-            }
-            bytes = out;
+    /// Where the bytes of a block are not as long as its room.
+    pub fn write_log_blocks(&self, blocks: Vec<LogBlock>, key: Option<&Key>) -> Result<(), Error> {
+        let mut sealed = Vec::with_capacity(blocks.len());
+        for log_block in blocks {
+            let (block, zbookmark) = (log_block.block, log_block.zbookmark);
+            let bytes = seal_log_block(log_block, key)?;
+            let used = self.used_length(&block, &bytes);
+            sealed.push((block, zbookmark, bytes, used));
         }
-        let verifier = Verifier::from_pointer(block).words();
-        let sealed = embedded::seal(&mut bytes, &verifier, Checksum::Zilog2, encrypted);
-        assert!(sealed.is_some(), "a log block has room for its seal");
-        let used = self.used_length(block, &bytes);
-        self.write_copies(block, bytes.get(..used).unwrap_or(&bytes), place)
+        let copies = || {
+            sealed.iter().flat_map(|(block, place, bytes, used)| {
+                let data = bytes.get(..*used).unwrap_or(bytes);
+                block.copies().map(move |dva| (block.birth_physical, dva, *place, data))
+            })
+        };
+        let write = |(birth, dva, _, data): (Txg, Dva, Zbookmark, _)| {
+            assert!(dva.asize >= units::to_u64(<[u8]>::len(data)), "a log block fits its room");
+            BlockWrite { vdev: dva.vdev, offset: dva.offset, birth, data }
+        };
+        // the leaves remember themselves what they missed
+        let written =
+            self.tree().write_many(&copies().map(write).collect::<Vec<_>>(), &mut Vec::new());
+        copies().zip(written).try_for_each(|((_, dva, zbookmark, _), written)| {
+            written.map_err(|why| Error::WriteFailed { zbookmark, dva, why })
+        })
     }
 
     /// How much of a log block needs writing: on arrays all of it, for there a shorter block would

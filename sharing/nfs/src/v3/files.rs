@@ -109,7 +109,7 @@ impl Exchange<'_> {
     pub(super) fn commit(&mut self, file: &[u8]) -> Result<()> {
         let node = self.request.resolve(file)?;
         let file = node.writable()?;
-        let verifier = self.request.commit(file)?;
+        let verifier = self.request.commit_writes(file)?;
         self.writer.u32(0);
         self.write_change(None, file);
         self.writer.fixed(&verifier.bytes());

@@ -385,6 +385,6 @@ impl super::compound::Compound<'_> {
             return Err(Status::ATTRNOTSUPP);
         }
         fs.set_nfs4_acl(&self.request.context(file), file.ino, &to_acl(entries)?)?;
-        self.request.commit(file).map(drop)
+        self.request.commit(file)
     }
 }

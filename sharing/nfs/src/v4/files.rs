@@ -180,7 +180,7 @@ impl Compound<'_> {
     pub(super) fn commit(&mut self) -> Result<()> {
         let node = self.current()?.clone();
         self.regular(&node)?;
-        let verifier = self.request.commit(node.writable()?)?;
+        let verifier = self.request.commit_writes(node.writable()?)?;
         self.writer.fixed(&verifier.bytes());
         Ok(())
     }

@@ -123,7 +123,7 @@ impl Compound<'_> {
         let file = node.writable()?;
         let end = offset.checked_add(length).filter(|_| length > 0).ok_or(Status::INVAL)?;
         self.with_file(state, file, ACCESS_WRITE, |open| work(self, file, open, offset..end))?;
-        self.request.commit(file).map(drop)
+        self.request.commit(file)
     }
 
     /// Runs work on the saved and the current file, with the bytes to copy: as many as asked for, or up to the end of
@@ -219,7 +219,7 @@ impl Compound<'_> {
                 Err(Status::IO)
             }
         })?;
-        self.request.commit(&node).map(drop)
+        self.request.commit(&node)
     }
 }
 

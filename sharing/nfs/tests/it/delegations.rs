@@ -1,11 +1,12 @@
 //! Delegations: granted, recalled whatever way another client comes, returned, revoked.
 
 use std::cell::RefCell;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nfs::ServerOptions;
 use nfs::wire::status::Status;
-use nfs::wire::v4::{StateId, op};
+use nfs::wire::v4::{Bitmap, StateId, attr, op};
 use nfs::wire::xdr::{Reader, Writer};
 use posix::access::OpenMode;
 use posix::{Credentials, SetAttributes};
@@ -18,6 +19,7 @@ use crate::v4_client::{BOTH, Operations, READ, V4Client, read_delegated_open, wr
 const WANT_READ: u32 = 0x100;
 const WANT_WRITE: u32 = 0x200;
 const WANT_NONE: u32 = 0x400;
+const CB_GETATTR: u32 = 3;
 const CB_RECALL: u32 = 4;
 
 impl V4Client {
@@ -47,8 +49,20 @@ impl V4Client {
         results.skip(op::DELEGRETURN)
     }
 
-    /// Waits for a recall, and answers it. Returns the state and the handle that it names.
-    fn take_recall(&mut self) -> (StateId, Vec<u8>) {
+    /// The change attribute and the size of a file.
+    fn change_and_size(&mut self, file: &[u8]) -> Result<(u64, u64), Status> {
+        let wanted = Operations::at(file).attributes(&[attr::CHANGE, attr::SIZE]);
+        let mut results = self.run(&wanted);
+        results.skip(op::PUTFH)?;
+        results.next(op::GETATTR, |r| {
+            Bitmap::parse(r).unwrap();
+            let mut values = Reader::new(r.opaque(16).unwrap());
+            (values.u64().unwrap(), values.u64().unwrap())
+        })
+    }
+
+    /// Waits for a call of the server.
+    fn take_call(&mut self) -> Call {
         let record = self.rpc.receive();
         let mut reader = Reader::new(&record);
         let header: Vec<u32> = (0..6).map(|_| reader.u32().unwrap()).collect();
@@ -66,21 +80,59 @@ impl V4Client {
         for _ in 0..4 {
             reader.u32().unwrap();
         }
-        assert_eq!(reader.u32().unwrap(), CB_RECALL);
-        let state = StateId::parse(&mut reader).unwrap();
-        assert!(!reader.bool().unwrap());
-        let handle = reader.opaque(128).unwrap().to_vec();
+        let operation = reader.u32().unwrap();
+        Call { xid: header[0], sequence, operation, arguments: reader.rest().to_vec() }
+    }
+
+    /// Answers a call of the server with a result.
+    fn answer(&mut self, call: &Call, result: impl FnOnce(&mut Writer)) {
         let mut reply = Writer::default();
-        for number in [header[0], 1, 0, 0, 0, 0, 0, 0, 2, 11, 0] {
+        for number in [call.xid, 1, 0, 0, 0, 0, 0, 0, 2, 11, 0] {
             reply.u32(number);
         }
         reply.fixed(&self.session);
-        for number in [sequence, 0, 0, 0, CB_RECALL, 0] {
+        for number in [call.sequence, 0, 0, 0, call.operation, 0] {
             reply.u32(number);
         }
+        result(&mut reply);
         self.rpc.send(reply.as_bytes());
+    }
+
+    /// Waits for a recall, and answers it. Returns the state and the handle that it names.
+    fn take_recall(&mut self) -> (StateId, Vec<u8>) {
+        let call = self.take_call();
+        assert_eq!(call.operation, CB_RECALL);
+        let mut reader = Reader::new(&call.arguments);
+        let state = StateId::parse(&mut reader).unwrap();
+        assert!(!reader.bool().unwrap());
+        let handle = reader.opaque(128).unwrap().to_vec();
+        self.answer(&call, |_| {});
         (state, handle)
     }
+
+    /// Waits until the server asks for the attributes of a file, and answers with those in the cache.
+    fn tell_attributes(&mut self, file: &[u8], change: u64, size: u64) {
+        let call = self.take_call();
+        assert_eq!(call.operation, CB_GETATTR);
+        let mut reader = Reader::new(&call.arguments);
+        assert_eq!(reader.opaque(128).unwrap(), file);
+        assert_eq!(reader.list(3, Reader::u32).unwrap()[0], 1 << 3 | 1 << 4, "change and size");
+        self.answer(&call, |w| {
+            for number in [1, 1 << 3 | 1 << 4, 16] {
+                w.u32(number);
+            }
+            w.u64(change);
+            w.u64(size);
+        });
+    }
+}
+
+/// A call of the server.
+struct Call {
+    xid: u32,
+    sequence: u32,
+    operation: u32,
+    arguments: Vec<u8>,
 }
 
 /// Two clients, the first of which can be called, and the handles of a directory and of a file in it.
@@ -122,14 +174,22 @@ fn readers_of_other_doors_recall_write_delegation() {
     let (_, kind, delegation) = one.open_delegated(&root, "file", BOTH | WANT_WRITE).unwrap();
     assert_eq!(kind, 2);
     let delegation = delegation.unwrap();
-    // NFSv3 asks for attributes, which the client may have changed in its cache
     let mut old = V3Client::mount(served.address(), "/tank").unwrap();
-    let dir = old.root.clone();
-    assert_eq!(old.lookup(&dir, "file").map(drop), Err(Status::DELAY));
+    let read = thread::spawn({
+        let file = file.clone();
+        move || {
+            let first = old.read(&file, 0, 10).map(drop);
+            (old, first)
+        }
+    });
+    // first come the attributes, then the open
+    one.tell_attributes(&file, 0, 0);
     assert_eq!(one.take_recall(), (delegation, file.clone()));
     assert_eq!(one.write(&file, &delegation, 0, b"late"), Ok(4));
     one.return_delegation(&file, &delegation).unwrap();
-    old.lookup(&dir, "file").unwrap();
+    let (mut old, first) = read.join().unwrap();
+    assert!(matches!(first, Ok(()) | Err(Status::DELAY)), "{first:?}");
+    assert_eq!(old.read(&file, 0, 10).unwrap().0, b"late");
 
     // a local program, as through a mount
     let fs = &served.exports[0].filesystem;
@@ -146,6 +206,36 @@ fn readers_of_other_doors_recall_write_delegation() {
     one.take_recall();
     one.return_delegation(&file, &delegation.unwrap()).unwrap();
     fs.set_attributes(&context, ino, &set).unwrap();
+}
+
+#[test]
+fn attributes_come_from_the_holders_cache() {
+    let (served, mut one, mut two, root, file) = start();
+    let (_, _, delegation) = one.open_delegated(&root, "file", BOTH | WANT_WRITE).unwrap();
+    let delegation = delegation.unwrap();
+    let before = one.change_and_size(&file).unwrap();
+    let ask = |two: &mut V4Client, one: &mut V4Client, (change, size): (u64, u64)| {
+        thread::scope(|scope| {
+            let asked = scope.spawn(|| two.change_and_size(&file).unwrap());
+            one.tell_attributes(&file, change, size);
+            asked.join().unwrap()
+        })
+    };
+    assert_eq!(ask(&mut two, &mut one, before), before, "nothing is changed in the cache");
+    let (change, size) = ask(&mut two, &mut one, (before.0 + 1, 5000));
+    assert!(change > before.0 && size == 5000);
+    // NFSv3, too
+    let mut old = V3Client::mount(served.address(), "/tank").unwrap();
+    let asked = thread::spawn({
+        let file = file.clone();
+        move || old.attributes(&file).unwrap().size
+    });
+    one.tell_attributes(&file, change + 1, 6000);
+    assert_eq!(asked.join().unwrap(), 6000);
+    // the holder keeps its delegation, and its own requests ask nobody
+    assert_eq!(one.write(&file, &delegation, 0, b"four"), Ok(4));
+    let (after, size) = one.change_and_size(&file).unwrap();
+    assert!(after != before.0 && size == 4);
 }
 
 #[test]

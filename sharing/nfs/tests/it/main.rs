@@ -5,6 +5,7 @@ mod delegations;
 mod hostile;
 mod lifecycle;
 mod served_pool;
+mod suspended;
 mod v3;
 mod v3_client;
 mod v4;

@@ -47,7 +47,7 @@ pub(crate) struct ServedPool {
     pub(crate) pool: Pool,
     pub(crate) options: ServerOptions,
     pub(crate) exports: Vec<Export>,
-    disks: DiskArray,
+    pub(crate) disks: DiskArray,
 }
 
 pub(crate) fn options() -> ServerOptions {

@@ -1,9 +1,10 @@
 //! Requests to a suspended pool.
 //!
 //! Where the pool has failmode=wait, a change that the pool refuses as suspended is tried again until the
-//! pool resumes, the caller is gone, or the deadline has passed. Reads do not wait.
+//! pool resumes, the caller is gone, or the deadline has passed. Reads do not wait. A client that can repeat
+//! its request has a deadline of its own (`suspend_deadline`), so that its other requests are not held up.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::PoolFileSystem;
 use crate::{Context, Error, Reason, Result};
@@ -37,7 +38,11 @@ impl PoolFileSystem {
         };
         waiter.run_blocking(&mut || {
             let mut tries = 0;
-            while self.is_retryable(&result) && tries < MAX_RETRIES && !context.is_over() {
+            while self.is_retryable(&result)
+                && tries < MAX_RETRIES
+                && !context.is_over()
+                && !is_given_up(context, &result)
+            {
                 // the pool may have resumed just now
                 tries += u32::from(!self.is_suspended());
                 std::thread::sleep(RETRY_INTERVAL);
@@ -46,7 +51,7 @@ impl PoolFileSystem {
                 result = if is_done { settle() } else { work() };
             }
         });
-        result
+        if is_given_up(context, &result) { Err(Error::PoolSuspended) } else { result }
     }
 
     /// The same for work without a result.
@@ -62,4 +67,10 @@ impl PoolFileSystem {
         let Err(Error::Refused { reason }) = result else { return false };
         matches!(reason, Reason::Suspended | Reason::NotCommitted) && self.has_failmode_wait()
     }
+}
+
+/// Whether a request that is not carried out has waited long enough.
+fn is_given_up<T>(context: &Context<'_>, result: &Result<T>) -> bool {
+    matches!(result, Err(Error::Refused { reason: Reason::Suspended }))
+        && context.suspend_deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }

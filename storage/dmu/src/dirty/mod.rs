@@ -6,6 +6,7 @@
 
 mod clone;
 mod create;
+mod log_write;
 pub(crate) mod lookup;
 mod raw;
 pub(crate) mod record;
@@ -25,6 +26,7 @@ use crate::objset::Objset;
 use crate::tree::DnodeTree;
 use crate::{Error, Result};
 pub use create::{NewObject, RawShape};
+pub use log_write::LogWrite;
 pub(crate) use record::{BlockLocation, DirtyObject};
 pub use write_through::{LongWrite, PendingWrite, WriteThrough};
 

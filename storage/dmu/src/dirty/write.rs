@@ -206,7 +206,7 @@ impl Object {
         }
     }
 
-    fn current_block_size(&self, entry: &DirtyObject) -> Result<usize> {
+    pub(super) fn current_block_size(&self, entry: &DirtyObject) -> Result<usize> {
         let state = entry.state.read();
         let dnode = state.dnode().ok_or_else(|| no_such_object(self, entry.id))?;
         Ok(units::to_usize(dnode.block_size).max(512))

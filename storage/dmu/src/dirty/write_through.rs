@@ -41,6 +41,10 @@ pub trait WriteThrough: Send + Sync {
     /// earlier content or is elsewhere.
     fn write_policy(&self, wanted: PolicyQuery) -> Option<WritePolicy>;
 
+    /// The way of writing content that a commit of the intent log writes through; none if its data
+    /// belongs into the log.
+    fn log_write_policy(&self, wanted: PolicyQuery) -> Option<WritePolicy>;
+
     /// The writer of the blocks.
     fn sink(&self) -> &dyn Sink;
 
@@ -155,7 +159,7 @@ impl Drop for LongWrite {
 }
 
 /// How blocks of an object are stored early.
-struct WriteTarget {
+pub(super) struct WriteTarget {
     write_through: Arc<dyn WriteThrough>,
     policy: WritePolicy,
     kind: ObjectType,
@@ -265,12 +269,21 @@ impl<'a> WriteRun<'a> {
 }
 
 impl WriteTarget {
-    /// Content of files and volumes alone: all else is changed again and again.
     fn for_object(entry: &DirtyObject, overlay: &DirtyObjset) -> Option<Self> {
-        let early = Arc::clone(overlay.write_through.get()?);
+        let early = overlay.write_through.get()?;
         if early.active_writers().load(Ordering::Relaxed) < early.min_writers() {
             return None;
         }
+        Self::with_policy(entry, overlay, early, &|wanted| early.write_policy(wanted))
+    }
+
+    /// Content of files and volumes alone: all else is changed again and again.
+    pub(super) fn with_policy(
+        entry: &DirtyObject,
+        overlay: &DirtyObjset,
+        early: &Arc<dyn WriteThrough>,
+        choose: &dyn Fn(PolicyQuery) -> Option<WritePolicy>,
+    ) -> Option<Self> {
         let tree = entry.state.read().tree(|dnode| overlay.build_tree(entry.id, dnode))?;
         let kind = tree.dnode.kind;
         if !matches!(kind, ObjectType::PLAIN_FILE | ObjectType::ZVOL) {
@@ -278,14 +291,34 @@ impl WriteTarget {
         }
         let (checksum, compression) = (tree.dnode.checksum, tree.dnode.compression);
         let wanted = PolicyQuery { kind, level: Level::new(0), checksum, compression };
-        let policy = early.write_policy(wanted)?;
-        Some(Self { write_through: early, policy, kind, tree })
+        let policy = choose(wanted)?;
+        Some(Self { write_through: Arc::clone(early), policy, kind, tree })
+    }
+
+    /// How many threads may write blocks of one object.
+    pub(super) fn workers(&self) -> usize {
+        self.write_through.min_writers()
     }
 
     /// Writes blocks. A block that fails, or takes no space, waits for the sync, which reports the
     /// error.
     fn write_run(&self, run: &WriteRun<'_>, txg: Txg) -> Vec<BlockVersion> {
-        let requests = run.blocks().map(|(block, data)| WriteRequest {
+        let stored = self.write_blocks(&run.blocks().collect::<Vec<_>>(), txg).into_iter();
+        let content = |((_, bytes), stored): ((u64, &[u8]), Option<Arc<WriteThroughBlock>>)| {
+            let bytes = || BlockVersion::Bytes(Block::from_slice(bytes, Order::Little));
+            stored.map_or_else(bytes, BlockVersion::WrittenThrough)
+        };
+        run.blocks().zip(stored).map(content).collect()
+    }
+
+    /// Writes blocks by their numbers. Returns for each its place, unless it failed or takes no
+    /// space.
+    pub(super) fn write_blocks(
+        &self,
+        blocks: &[(u64, &[u8])],
+        txg: Txg,
+    ) -> Vec<Option<Arc<WriteThroughBlock>>> {
+        let requests = blocks.iter().map(|(block, data)| WriteRequest {
             data,
             kind: self.kind,
             level: Level::new(0),
@@ -293,23 +326,19 @@ impl WriteTarget {
             txg,
             policy: &self.policy,
             previous: &Blkptr::EMPTY,
-            zbookmark: self.tree.zbookmark(0, block),
+            zbookmark: self.tree.zbookmark(0, *block),
             raw: None,
         });
         let stored = self.write_through.sink().write_many(&requests.collect::<Vec<_>>());
-        let content = |((_, bytes), stored): ((u64, &[u8]), _)| match stored {
-            Ok(pointer @ Blkptr::Regular(_)) => {
-                let shared = OverriddenBlock::new(pointer, Arc::clone(&self.tree));
-                let (early, settled) = (Arc::clone(&self.write_through), AtomicBool::new(false));
-                BlockVersion::WrittenThrough(Arc::new(WriteThroughBlock {
-                    overridden: shared,
-                    write_through: early,
-                    is_released: settled,
-                }))
-            }
-            _ => BlockVersion::Bytes(Block::from_slice(bytes, Order::Little)),
+        let place = |stored: Result<Blkptr, zio::Error>| {
+            let pointer = stored.ok().filter(|pointer| matches!(pointer, Blkptr::Regular(_)))?;
+            Some(Arc::new(WriteThroughBlock {
+                overridden: OverriddenBlock::new(pointer, Arc::clone(&self.tree)),
+                write_through: Arc::clone(&self.write_through),
+                is_released: AtomicBool::new(false),
+            }))
         };
-        run.blocks().zip(stored).map(content).collect()
+        stored.into_iter().map(place).collect()
     }
 }
 
@@ -365,6 +394,10 @@ mod tests {
     impl WriteThrough for GatedSink {
         fn write_policy(&self, wanted: PolicyQuery) -> Option<WritePolicy> {
             self.write_through.write_policy(wanted)
+        }
+
+        fn log_write_policy(&self, wanted: PolicyQuery) -> Option<WritePolicy> {
+            self.write_through.log_write_policy(wanted)
         }
 
         fn sink(&self) -> &dyn Sink {

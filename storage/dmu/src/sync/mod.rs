@@ -3,7 +3,7 @@
 mod meta;
 mod object;
 mod tree_writer;
-mod workers;
+pub(crate) mod workers;
 
 use std::sync::Arc;
 

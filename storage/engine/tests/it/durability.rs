@@ -6,8 +6,10 @@ use engine::pool::{NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole};
 use posix::{WriteOffset, XattrMode};
 use units::{ObjectId, VdevId};
 
+use crate::shared_blocks::noise_bytes;
 use crate::test_pool::{
     TempDir, check_pool, copy_after_cut, credentials, environment, new_pool, read_file, write_file,
+    zdb_errors,
 };
 
 /// Imports the pool after a power cut now, and returns the names of its files.
@@ -62,6 +64,38 @@ fn sync_always_makes_every_change_durable() {
     assert_eq!(names, ["renamed", "three"]);
     let held = engine::pool::import(&[after.path().into()], "tank", false, &environment()).unwrap();
     assert_eq!(read_file(&held, "tank", "three"), b"second, and more");
+}
+
+/// The log has pointers to the data, and real OpenZFS accounts for the blocks.
+#[test]
+fn long_commit_survives_power_cut() {
+    const DRIVES: usize = 3;
+    let folder = TempDir::new("long", DRIVES, 128 << 20);
+    let new = new_pool(&folder, VdevLayout::Raidz(1), DRIVES);
+    let held = engine::pool::create(&new, &environment()).unwrap();
+    write_file(&held, "tank", "first", b"the chain of log blocks begins");
+    held.filesystem("tank").unwrap().fsync(None).unwrap();
+    held.sync().unwrap();
+    let bytes = noise_bytes(9, (3 << 20) + 7700);
+    write_file(&held, "tank", "long", &bytes);
+    let before = held.txg();
+    let file = file_object(&held, "long");
+    held.filesystem("tank").unwrap().fsync(Some(file.get())).unwrap();
+    assert_eq!(held.txg(), before, "only the log has it");
+    // in the same txg, and without a commit
+    let fs = held.filesystem("tank").unwrap();
+    fs.write(&credentials(), file, WriteOffset::At(1 << 20), &noise_bytes(8, 1 << 20)).unwrap();
+    let after = copy_after_cut(&folder, "long-cut", DRIVES);
+    assert_eq!(zdb_errors(&after, "tank"), None, "before the log is replayed");
+    let again =
+        engine::pool::import(&[after.path().into()], "tank", false, &environment()).unwrap();
+    assert!(read_file(&again, "tank", "long") == bytes);
+    drop(fs);
+    for (folder, pool) in [(&after, again), (&folder, held)] {
+        pool.export().unwrap();
+        drop(pool);
+        assert_eq!(check_pool(folder, "tank"), Vec::<String>::new());
+    }
 }
 
 #[test]

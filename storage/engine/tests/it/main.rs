@@ -6,6 +6,7 @@ mod backup;
 mod block_cloning;
 mod checkpoint;
 mod clock;
+mod commit_requests;
 mod concurrency;
 mod dataset_cloning;
 mod dataset_properties;

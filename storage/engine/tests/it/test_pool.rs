@@ -124,7 +124,7 @@ pub(crate) fn read_file(pool: &Pool, fs: &str, name: &str) -> Vec<u8> {
 }
 
 /// The errors that zdb finds, if it is installed.
-fn zdb_errors(folder: &TempDir, pool: &str) -> Option<String> {
+pub(crate) fn zdb_errors(folder: &TempDir, pool: &str) -> Option<String> {
     let mut command = fixtures::zdb_command();
     let output = command.args(["-e", "-p"]).arg(&folder.0).args(["-bcc", pool]).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned()

@@ -48,6 +48,11 @@ impl WriteThrough for DatasetWriteThrough {
         (settings.write_through && !policy.dedup && !policy.uses_nopwrite()).then_some(policy)
     }
 
+    fn log_write_policy(&self, wanted: PolicyQuery) -> Option<WritePolicy> {
+        let policy = self.settings.read().write_policy(wanted);
+        (!policy.dedup && !policy.uses_nopwrite() && !policy.keyless).then_some(policy)
+    }
+
     fn sink(&self) -> &dyn Sink {
         &*self.writer
     }

@@ -37,15 +37,21 @@ fn entry_number(entry: &ReplayEntry) -> Option<u64> {
     Some(std::str::from_utf8(name).unwrap().parse().unwrap())
 }
 
+/// The data of a write, from its record or from the block that the record points to.
+fn written_data(entry: &ReplayEntry) -> Option<(u64, &[u8])> {
+    let Body::Write(write) = &entry.record.body else { return None };
+    let block = entry.block.as_ref().map(|block| (block.offset, &block.content[..]));
+    Some(block.unwrap_or_else(|| (write.offset, write.data.as_ref().unwrap())))
+}
+
 /// The content of the file with the log applied.
 fn content(left: &CrashImage, size: usize) -> Vec<u8> {
     let objset = left.objset();
     let mut bytes = vec![0; size];
     objset.object(FILE).unwrap().read(0, &mut bytes).unwrap();
     for entry in left.read_log(&objset.header().log).0 {
-        if let Body::Write(write) = &entry.record.body {
-            let at = usize::try_from(write.offset).unwrap();
-            let data = write.data.as_ref().unwrap();
+        if let Some((offset, data)) = written_data(&entry) {
+            let at = usize::try_from(offset).unwrap();
             bytes[at..at + data.len()].copy_from_slice(data);
         }
     }
@@ -62,7 +68,7 @@ enum Operation {
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
-    let write = (0_usize..200_000, 1_usize..200_000, any::<u8>(), any::<bool>())
+    let write = (0_usize..200_000, 1_usize..400_000, any::<u8>(), any::<bool>())
         .prop_map(|(at, length, byte, with_data)| Operation::Write { at, length, byte, with_data });
     prop_oneof![
         3 => Just(Operation::Remove),
@@ -73,7 +79,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-const SIZE: usize = 400_000;
+const SIZE: usize = 600_000;
 
 /// Bytes of which no two sectors near each other are alike.
 fn numbered_bytes(length: usize, byte: u8) -> Vec<u8> {
@@ -250,7 +256,7 @@ fn truncation_during_commit_never_logs_zeros() {
         let mut zeros = false;
         for entry in left.read_log(&left.objset().header().log).0 {
             match &entry.record.body {
-                Body::Write(write) => zeros |= write.data.as_ref().unwrap().contains(&0),
+                Body::Write(_) => zeros |= written_data(&entry).unwrap().1.contains(&0),
                 _ => zeros = false,
             }
         }
@@ -362,4 +368,62 @@ fn multi_block_commit_is_atomic() {
         }
     }
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), [0, 300_000]);
+}
+
+#[test]
+fn long_write_is_not_copied_into_the_log() {
+    let house = test_pool(12, false);
+    let commit = |item: Itx| {
+        let tx = house.txgs.begin_tx().unwrap();
+        house.log.add_itx(&tx, item);
+        drop(tx);
+        house.while_syncing(|| house.log.commit(None)).unwrap();
+    };
+    // a chain exists
+    commit(remove_itx(0));
+    let data = numbered_bytes(320 << 10, 7);
+    let file = house.objset.object(FILE).unwrap();
+    // adjacent writes, none of which is long
+    for (offset, part) in (0_u64..).step_by(64 << 10).zip(data.chunks(64 << 10)) {
+        let tx = house.txgs.begin_tx().unwrap();
+        file.write(&tx, offset, part).unwrap();
+        house.log.add_itx(&tx, write_itx(offset, part, false));
+    }
+    let open = house.txgs.open_txg();
+    house.log.commit(Some(FILE)).unwrap();
+    assert_eq!(house.txgs.open_txg(), open, "only the log has it");
+    let left = house.cut_power(3);
+    let entries = left.read_log(&left.objset().header().log).0;
+    let pointed = entries.iter().filter(|entry| entry.block.is_some()).count();
+    assert_eq!(pointed, data.len() / (32 << 10), "a record for each block");
+    assert!(content(&left, data.len()) == data);
+    // the txg brings the same blocks, and the blocks above them
+    let before = house.allocated();
+    house.sync();
+    assert!(house.allocated() < before + data.len() as u64);
+    assert!(content(&house.cut_power(4), data.len()) == data);
+}
+
+#[test]
+fn committed_block_outlives_its_change() {
+    let house = test_pool(12, false);
+    house.log.add_itx(&house.txgs.begin_tx().unwrap(), remove_itx(0));
+    house.while_syncing(|| house.log.commit(None)).unwrap();
+    let file = house.objset.object(FILE).unwrap();
+    let data = numbered_bytes(256 << 10, 1);
+    let tx = house.txgs.begin_tx().unwrap();
+    file.write(&tx, 0, &data).unwrap();
+    house.log.add_itx(&tx, write_itx(0, &data, false));
+    drop(tx);
+    house.log.commit(Some(FILE)).unwrap();
+    // within the same txg, and without a commit
+    let tx = house.txgs.begin_tx().unwrap();
+    file.write(&tx, 0, &numbered_bytes(256 << 10, 2)).unwrap();
+    drop(tx);
+    assert!(content(&house.cut_power(5), data.len()) == data);
+    house.sync();
+    house.log.close();
+    (0..4).for_each(|_| house.sync());
+    assert_eq!(house.allocated(), tree_bytes(&house));
+    assert!(house.lost_blocks().is_empty());
 }

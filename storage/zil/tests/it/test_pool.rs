@@ -1,10 +1,10 @@
 //! A dataset on drives in memory, with its txgs and its log, and its state after a power cut.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use dmu::{BlockLedger, NewObject, Objset, SyncContext};
+use dmu::{BlockLedger, NewObject, Objset, PolicyQuery, SyncContext, WriteThrough};
 use ondisk::objset::{Kind, LogHeader};
 use ondisk::{Blkptr, ObjectType};
 use parking_lot::Mutex;
@@ -35,8 +35,51 @@ pub(crate) struct TestPool {
     pub(crate) txgs: Txgs,
     pub(crate) objset: Objset,
     pub(crate) log: IntentLog,
+    write_through: Arc<PoolWriteThrough>,
     /// The txgs on the drives and their roots, with the number of requests until they were.
     roots: Mutex<Vec<(usize, Txg, Blkptr)>>,
+}
+
+/// Writes blocks of content before their txg when a commit wants that.
+struct PoolWriteThrough {
+    writer: Arc<Writer>,
+    key: Option<Key>,
+    orphans: Mutex<Vec<Blkptr>>,
+    active_writers: AtomicUsize,
+}
+
+impl WriteThrough for PoolWriteThrough {
+    fn write_policy(&self, _: PolicyQuery) -> Option<WritePolicy> {
+        None
+    }
+
+    fn log_write_policy(&self, _: PolicyQuery) -> Option<WritePolicy> {
+        Some(WritePolicy { key: self.key.clone(), ..WritePolicy::default() })
+    }
+
+    fn sink(&self) -> &dyn Sink {
+        &*self.writer
+    }
+
+    fn active_writers(&self) -> &AtomicUsize {
+        &self.active_writers
+    }
+
+    fn min_writers(&self) -> usize {
+        2
+    }
+
+    fn add_orphan(&self, pointer: &Blkptr) {
+        self.orphans.lock().push(pointer.clone());
+    }
+}
+
+impl PoolWriteThrough {
+    fn free_orphans(&self, txg: Txg) {
+        for pointer in self.orphans.lock().extract_if(.., |pointer| pointer.birth() <= txg) {
+            self.writer.free(&pointer, txg);
+        }
+    }
 }
 
 /// The dead give their space back.
@@ -59,7 +102,7 @@ impl TestPool {
         let house =
             Self::with_log(storm, ashift, writer, objset, LogHeader::default(), Txg::new(4));
         let tx = house.txgs.begin_tx().unwrap();
-        let file = NewObject::new(ObjectType::PLAIN_FILE, 4096);
+        let file = NewObject::new(ObjectType::PLAIN_FILE, 32 << 10);
         house.objset.create_at(&tx, FILE, &file).unwrap();
         drop(tx);
         house.sync();
@@ -78,7 +121,14 @@ impl TestPool {
         let roots = Mutex::new(vec![(storm.journal().len(), synced, objset.root().clone())]);
         let (a, b, c) = (Arc::clone(&writer), txgs.clone(), objset.clone());
         let log = IntentLog::new(a, b, c, claimed);
-        Self { storm, ashift, writer, txgs, objset, log, roots }
+        let write_through = Arc::new(PoolWriteThrough {
+            writer: Arc::clone(&writer),
+            key: objset.key().cloned(),
+            orphans: Mutex::default(),
+            active_writers: AtomicUsize::new(0),
+        });
+        objset.set_write_through(Arc::clone(&write_through) as Arc<dyn WriteThrough>);
+        Self { storm, ashift, writer, txgs, objset, log, write_through, roots }
     }
 
     /// Writes the open txg out.
@@ -108,6 +158,7 @@ impl TestPool {
             let synced = self.objset.sync(&syncing, &mut edit).unwrap();
             root = synced.root;
         }
+        self.write_through.free_orphans(txg);
         self.writer.flush(self.txgs.synced_txg()).unwrap();
         self.roots.lock().push((self.request_count(), txg, root));
         while !self.writer.allocator().drain_changes(txg).is_empty() {}

@@ -25,7 +25,8 @@ fn log_block_lost_by_another_flush_fails() {
     let block = writer.allocate_log_block(&room).unwrap();
     let mut bytes = vec![0; 4096];
     bytes[136..144].copy_from_slice(&4096_u64.to_le_bytes());
-    writer.write_log_block(&block, bytes, None, place).unwrap();
+    let log_block = zio::LogBlock { block, bytes, zbookmark: place };
+    writer.write_log_blocks(vec![log_block], None).unwrap();
     storm.disks()[0].add_fault(Fault::Flush);
     assert!(writer.tree().flush(&mut Vec::new()).is_err(), "another thread's flush");
     storm.disks()[0].clear_faults();

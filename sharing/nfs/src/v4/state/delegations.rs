@@ -7,8 +7,10 @@
 //! ```
 //!
 //! The lease table of the file system decides when a lease must come back, whatever door the other client uses, and
-//! revokes it from a client that does not answer. A thread for each client that has something to return calls the
-//! client; it ends when nothing is left to recall.
+//! revokes it from a client that does not answer. A request for attributes recalls nothing: the server asks the holder of a
+//! write delegation for those that it may have changed (CB_GETATTR), and the holder keeps the delegation.
+//!
+//! A thread for each client that has something to return calls the client; it ends when nothing is left to recall.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -21,12 +23,14 @@ use super::{Removed, Session, StateTable, Tables};
 use crate::node::FileNode;
 use crate::request::Result;
 use crate::wire::status::Status;
-use crate::wire::v4::StateId;
+use crate::wire::v4::{CachedAttributes, StateId};
 
 /// The time that a client has to reply to a call.
 const REPLY_TIME: Duration = Duration::from_secs(10);
 /// The time until a client that could not be called is called again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// The time that a client has to tell the attributes of a file. Then the delegation is recalled.
+const ATTRIBUTE_TIME: Duration = Duration::from_secs(2);
 /// The number of a delegation's state, which never changes.
 const SEQID: u32 = 1;
 
@@ -63,6 +67,9 @@ pub(crate) struct DelegationRequest<'a> {
     pub(crate) handle: Vec<u8>,
     pub(crate) is_write: bool,
 }
+
+/// The client with a write delegation, the bytes of the file's handle, and the client's sessions.
+type WriteHolder = (u64, Vec<u8>, Vec<Arc<Session>>);
 
 /// A delegation that is to be recalled.
 struct PendingRecall {
@@ -154,6 +161,18 @@ impl StateTable {
         })
     }
 
+    /// Asks the client that has a write delegation of a file for the attributes in its cache, on behalf of another client.
+    /// Returns them with the number of the holder. None: there is no such delegation, or the holder does not answer.
+    pub(crate) fn cached_attributes(
+        &self,
+        client: u64,
+        file: &FileHandle,
+    ) -> Option<(u64, CachedAttributes)> {
+        let (holder, handle, sessions) = self.lock().write_holder(client, file)?;
+        let mut answers = sessions.iter().map(|it| it.cached_attributes(&handle, ATTRIBUTE_TIME));
+        Some((holder, answers.find_map(|answer| answer)?))
+    }
+
     /// DELEGRETURN.
     pub(crate) fn return_delegation(
         &self,
@@ -205,6 +224,21 @@ impl Tables {
     pub(super) fn delegation(&self, client: u64, number: u64) -> Result<&Delegation> {
         let delegation = self.delegations.get(&number);
         delegation.filter(|found| found.client == client).ok_or(Status::BAD_STATEID)
+    }
+
+    /// The client other than `client` that has a write delegation of a file, the bytes of the file's handle, and the
+    /// sessions by which the holder can be called.
+    fn write_holder(&self, client: u64, file: &FileHandle) -> Option<WriteHolder> {
+        let others =
+            self.clients.iter().filter(|(number, it)| **number != client && !it.is_courteous);
+        let mut held = others.filter_map(|(number, holder)| {
+            let delegation = self.delegations.get(holder.delegations.get(file)?)?;
+            let is_held = delegation.is_write && delegation.phase == Phase::Held;
+            is_held.then_some((*number, holder, delegation))
+        });
+        let (number, holder, delegation) = held.next()?;
+        let sessions = holder.sessions.iter().filter_map(|id| self.sessions.get(id));
+        Some((number, delegation.handle.clone(), sessions.cloned().collect()))
     }
 
     /// TEST_STATEID of a delegation.

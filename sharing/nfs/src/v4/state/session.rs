@@ -10,8 +10,10 @@ use crate::connection::Connection;
 use crate::request::Result;
 use crate::wire::status::Status;
 use crate::wire::v4::{
-    CallbackTarget, ChannelAttributes, Recall, RecallAnswer, Sequence, SessionId, StateId,
+    CachedAttributes, Callback, CallbackAnswer, CallbackOperation, CallbackTarget,
+    ChannelAttributes, Sequence, SessionId, StateId,
 };
+use crate::wire::xdr::Reader;
 
 /// A session.
 pub(crate) struct Session {
@@ -95,6 +97,30 @@ impl Session {
 
     /// Calls the client to return a delegation. Returns its answer; none: it cannot be called, or does not answer.
     pub(crate) fn recall(&self, state: &StateId, handle: &[u8], time: Duration) -> Option<Status> {
+        let operation = CallbackOperation::Recall { state: *state, handle };
+        self.call(operation, time, |status, _| Some(status))
+    }
+
+    /// Asks the client for the attributes of a file that it may have changed in its cache. None: it cannot be called, or
+    /// does not answer.
+    pub(crate) fn cached_attributes(
+        &self,
+        handle: &[u8],
+        time: Duration,
+    ) -> Option<CachedAttributes> {
+        let operation = CallbackOperation::GetAttributes { handle };
+        self.call(operation, time, |status, reader| {
+            if status.is_ok() { CachedAttributes::parse(reader).ok() } else { None }
+        })
+    }
+
+    /// Calls the client, one call after the other. `parse` gets the status and the rest of the result.
+    fn call<T>(
+        &self,
+        operation: CallbackOperation<'_>,
+        time: Duration,
+        parse: impl FnOnce(Status, &mut Reader<'_>) -> Option<T>,
+    ) -> Option<T> {
         let (target, connection) = {
             let back = self.back_channel.lock();
             (back.target.clone(), back.connection.as_ref()?.upgrade()?)
@@ -102,15 +128,17 @@ impl Session {
         let mut sequence = self.next_call.lock();
         let reply = connection.call(time, |writer, xid| {
             let (minor_version, session) = (self.minor_version, self.id);
-            let recall =
-                Recall { minor_version, session, sequence: *sequence, state: *state, handle };
-            recall.write(writer, xid, &target);
+            let call = Callback { minor_version, session, sequence: *sequence, operation };
+            call.write(writer, xid, &target);
         })?;
-        let answer = RecallAnswer::parse(&reply).ok()??;
-        if answer.sequence.is_ok() {
+        let answer = CallbackAnswer::parse(&reply).ok()??;
+        // the client has carried out a call whose reply came too late: the number is used up
+        let is_late = [Status::RETRY_UNCACHED_REP, Status::SEQ_FALSE_RETRY];
+        if answer.sequence.is_ok() || is_late.contains(&answer.sequence) {
             *sequence = sequence.wrapping_add(1);
         }
-        answer.recall
+        let (status, mut reader) = answer.result?;
+        parse(status, &mut reader)
     }
 
     /// The highest slot.

@@ -18,7 +18,7 @@ mod session;
 
 pub use attributes::{AclEntry, SetAttributes, SetTime, Time, attr};
 pub use bitmap::Bitmap;
-pub use callback::{CallbackTarget, Recall, RecallAnswer};
+pub use callback::{CachedAttributes, Callback, CallbackAnswer, CallbackOperation, CallbackTarget};
 pub use operation::{
     CreateKind, ExclusiveCreate, Locker, NewState, OpenClaim, OpenCreate, OpenOwner, Operation, op,
 };
