@@ -102,10 +102,21 @@ fn insert_linked_command(mut args: Vec<OsString>) -> Vec<OsString> {
     args
 }
 
+/// The arguments, with the subcommand `version` for `zfs --version` and `zpool --version`: scripts parse its line.
+fn version_as_subcommand(mut args: Vec<OsString>) -> Vec<OsString> {
+    if let [_, command, option, ..] = args.as_mut_slice()
+        && (command == "zfs" || command == "zpool")
+        && (option == "--version" || option == "-V")
+    {
+        *option = OsString::from("version");
+    }
+    args
+}
+
 impl Cli {
     /// Parses the arguments of this process. Ends the process where they cannot be understood.
     pub(crate) fn from_args() -> Self {
-        let args = insert_linked_command(std::env::args_os().collect());
+        let args = version_as_subcommand(insert_linked_command(std::env::args_os().collect()));
         let matches = allow_repeated_flags(Self::command()).get_matches_from(args);
         Self::from_arg_matches(&matches).unwrap_or_else(|why| why.exit())
     }
