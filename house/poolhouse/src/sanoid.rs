@@ -61,7 +61,9 @@ impl ImportArgs {
             Failure::usage(format!("cannot read '{}': {why}", self.file.display()))
         })?;
         let (policies, warnings) = import(&text).map_err(|why| self.failure(&why))?;
-        warnings.iter().for_each(|why| print::warning(why));
+        for why in &warnings {
+            print::warning(why);
+        }
         if json {
             print::json(&policies)?;
             return Ok(Outcome::Complete);

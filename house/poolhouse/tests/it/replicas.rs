@@ -196,6 +196,9 @@ fn another_host_is_pulled_from_by_ssh() {
     assert!(!command.stdin(File::open(&cut).unwrap()).output().unwrap().status.success());
     nas.run_ok("replicate run pull");
     assert_eq!(guids(&nas, "copies/from"), guids(&remote, "tank/from"));
+    // a new copy is read-only
+    nas.run_ok("zfs destroy -r copies/from");
+    nas.run_ok("replicate run pull");
     assert_eq!(nas.run_ok("zfs get -Ho value readonly copies/from"), "on\n");
     remote.run_ok("zfs snapshot tank/from@three");
     let done = nas.run_ok("replicate run");
