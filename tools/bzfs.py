@@ -155,7 +155,7 @@ class Runner:
 
 def reason(log):
     """The reason of a skip, or the last line of the log that names an error."""
-    skipped = re.search(r"\.\.\. .*skipped '(.*)'", Path(log).read_text(errors="replace"))
+    skipped = re.search(r"\bskipped '(.*)'$", Path(log).read_text(errors="replace"), re.M)
     if skipped:
         return skipped[1][:240]
     lines = [line.strip() for line in Path(log).read_text(errors="replace").splitlines()]
