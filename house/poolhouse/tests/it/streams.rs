@@ -393,7 +393,7 @@ fn raw_tree_opens_with_the_senders_key() {
 
 #[test]
 fn holds_travel_with_the_stream() {
-    let nas = import_fixture("holds", "sent-raw");
+    let nas = import_fixture("sent-holds", "sent-raw");
     send_to_file(&nas, "zfs send -h tank/plain@one");
     let stream = nas.0.join("sent.zstream");
     for (receive, target) in [("zfs receive -u", "tank/held"), ("zfs receive -u -h", "tank/free")] {
