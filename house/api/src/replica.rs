@@ -8,7 +8,7 @@ use crate::{Call, Method};
 /// Brings the copy of a dataset up to date, as a job. The answer comes when the job ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Replicate {
-    /// The file system or volume.
+    /// The file system or volume: `POOL/FILESYSTEM` here, or `ssh://USER@HOST/POOL/FILESYSTEM`.
     pub source: String,
     /// `POOL/FILESYSTEM` here, or `ssh://USER@HOST/POOL/FILESYSTEM`.
     pub target: String,
@@ -93,6 +93,6 @@ pub struct CopyStatus {
     pub snapshot: Option<String>,
     /// When that was taken, in seconds since 1970.
     pub snapshot_time: Option<u64>,
-    /// Snapshots of the source that the copy does not have yet.
-    pub missing: usize,
+    /// Snapshots of the source that the copy does not have yet; none: the source is another host, so it is not known.
+    pub missing: Option<usize>,
 }

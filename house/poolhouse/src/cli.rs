@@ -103,6 +103,17 @@ fn insert_linked_command(mut args: Vec<OsString>) -> Vec<OsString> {
     args
 }
 
+/// The arguments, with the subcommand `version` for `zfs --version` and `zpool --version`: scripts parse its line.
+fn version_as_subcommand(mut args: Vec<OsString>) -> Vec<OsString> {
+    if let [_, command, option, ..] = args.as_mut_slice()
+        && (command == "zfs" || command == "zpool")
+        && (option == "--version" || option == "-V")
+    {
+        *option = OsString::from("version");
+    }
+    args
+}
+
 impl Cli {
     /// The definition of all commands.
     pub(crate) fn definition() -> clap::Command {
@@ -111,7 +122,7 @@ impl Cli {
 
     /// Parses the arguments of this process. Ends the process where they cannot be understood.
     pub(crate) fn from_args() -> Self {
-        let args = insert_linked_command(std::env::args_os().collect());
+        let args = version_as_subcommand(insert_linked_command(std::env::args_os().collect()));
         let matches = Self::definition().try_get_matches_from(&args);
         let matches = matches.unwrap_or_else(|why| usage::exit(&why, &Self::definition(), &args));
         Self::from_arg_matches(&matches).unwrap_or_else(|why| why.exit())

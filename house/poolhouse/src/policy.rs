@@ -6,6 +6,7 @@ use api::{GetPolicyStatus, RunPolicies};
 
 use crate::daemon::DaemonArgs;
 use crate::outcome::{CommandResult, Outcome};
+use crate::sanoid::ImportArgs;
 use crate::table::{Align, Table};
 use crate::{print, time};
 
@@ -25,7 +26,8 @@ The daemon takes the snapshots, named as sanoid's, and destroys surplus ones. Th
 
 Examples:
   poolhouse policy status
-  poolhouse policy run"
+  poolhouse policy run
+  poolhouse policy import /etc/sanoid/sanoid.conf"
 )]
 pub(crate) struct Policy {
     #[command(flatten)]
@@ -42,14 +44,17 @@ enum Command {
     /// Take the snapshots that are due and destroy surplus ones, now
     #[command(after_help = "Example:\n  poolhouse policy run")]
     Run,
+    /// Print the policies of sanoid.conf as sections of config.toml
+    Import(ImportArgs),
 }
 
 impl Policy {
     /// Runs the command.
     pub(crate) fn run(&self) -> CommandResult {
-        match self.command {
+        match &self.command {
             Command::Status => self.status(),
             Command::Run => self.run_now(),
+            Command::Import(args) => args.run(self.daemon.json),
         }
     }
 

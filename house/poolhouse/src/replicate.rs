@@ -16,7 +16,7 @@ use crate::{print, time};
     args_conflicts_with_subcommands = true,
     after_help = "All snapshots are copied: in full the first time, then the changes since the newest common snapshot. An
 interrupted copy resumes where it stopped. Another host needs only its `zfs` command, of OpenZFS or
-Poolhouse, and ssh without a password.
+Poolhouse, and ssh without a password. It is the target, or the source, at which nothing is changed.
 
 Scheduled copies are sections of config.toml:
 
@@ -29,6 +29,7 @@ Scheduled copies are sections of config.toml:
 Examples:
   poolhouse replicate -r tank/photos backup/photos
   poolhouse replicate tank/photos ssh://root@nas/pool/photos
+  poolhouse replicate ssh://root@nas/pool/photos tank/photos   pull
   poolhouse replicate status
   poolhouse replicate run offsite"
 )]
@@ -40,7 +41,7 @@ pub(crate) struct ReplicateArgs {
     /// Include the descendants of the source
     #[arg(short = 'r')]
     recursive: bool,
-    /// The file system or volume
+    /// The file system or volume: POOL/FS here, or ssh://USER@HOST[:PORT]/POOL/FS
     source: Option<String>,
     /// POOL/FS here, or ssh://USER@HOST[:PORT]/POOL/FS
     target: Option<String>,
@@ -115,7 +116,7 @@ impl ReplicateArgs {
                     copy.source.clone(),
                     when.map_or_else(|| "never".to_owned(), time::format_minutes),
                     when.map_or_else(|| "-".to_owned(), |when| age(now.saturating_sub(when))),
-                    copy.missing.to_string(),
+                    copy.missing.map_or_else(|| "-".to_owned(), |missing| missing.to_string()),
                 ]);
             }
         }

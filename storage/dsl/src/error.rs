@@ -80,7 +80,7 @@ pub enum Error {
         entry: &'static str,
     },
     /// There is one of this name already.
-    #[error("cannot create {kind}'{name}': dataset already exists", kind = if name.contains('@') { "snapshot " } else { "" })]
+    #[error("cannot create {}", already_exists(name))]
     Exists {
         /// The name.
         name: String,
@@ -92,6 +92,16 @@ pub enum Error {
         name: String,
         /// The obstacle.
         why: &'static str,
+    },
+    /// An interrupted receive began from a snapshot, in a hidden clone of it.
+    #[error(
+        "cannot destroy '{name}': snapshot has dependent clones\nuse '-R' to destroy the following datasets:\n{clone}"
+    )]
+    ReceivedOnto {
+        /// The snapshot.
+        name: String,
+        /// The hidden clone.
+        clone: String,
     },
     /// A snapshot with holds cannot be destroyed.
     #[error(
@@ -285,6 +295,7 @@ impl Error {
                 | Self::InvalidResumeToken { .. }
                 | Self::Busy { .. }
                 | Self::Held { .. }
+                | Self::ReceivedOnto { .. }
                 | Self::InvalidName { .. }
                 | Self::NoSpace { .. }
                 | Self::LimitBelowUsed { .. }
@@ -318,4 +329,13 @@ fn clear_hint(property: &str) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// The end of the message about a name that is taken, in zfs(8)'s words, which scripts search for.
+fn already_exists(name: &str) -> String {
+    if name.contains('#') {
+        return format!("bookmark '{name}': bookmark exists");
+    }
+    let kind = if name.contains('@') { "snapshot " } else { "" };
+    format!("{kind}'{name}': dataset already exists")
 }

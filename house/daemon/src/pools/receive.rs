@@ -3,6 +3,7 @@
 //! Receiving takes long, so the lock of the datasets is taken only for the exchange of a head and for mounts.
 //! New file systems are mounted when the whole stream was received: a mounted one is in use.
 
+use std::collections::HashMap;
 use std::io::{BufReader, Read};
 use std::time::Instant;
 
@@ -123,6 +124,8 @@ impl Pools {
         (input, naming): (&mut StreamInput<'_>, &Naming<'_>),
         (received, new): (&mut ReceivedStream, &mut Vec<Event>),
     ) -> Result<()> {
+        // the newest snapshot that each target would have after a dry run
+        let mut planned: HashMap<String, u64> = HashMap::new();
         while let Some(header) = input.next_snapshot()? {
             let sent = header.name.split('@').next().unwrap_or_default();
             let target = naming.local_name(sent)?;
@@ -138,6 +141,12 @@ impl Pools {
                 let existed =
                     ReceivedSnapshot { sent, snapshot, existed: true, ..Default::default() };
                 received.snapshots.push(existed);
+                continue;
+            }
+            if planned.get(&target) == Some(&header.from_guid) {
+                input.skip_snapshot()?;
+                planned.insert(target.clone(), header.guid);
+                received.snapshots.push(would_receive(header, &target));
                 continue;
             }
             if naming.rule == ReceiveNaming::DropPool && !call.dry_run {
@@ -158,6 +167,7 @@ impl Pools {
             received.not_mounted.extend(done.warnings);
             if call.dry_run && input.compound_name().is_some() {
                 input.skip_snapshot()?;
+                planned.insert(target.clone(), header.guid);
             }
             if !call.dry_run {
                 let snapshot = done.snapshot.clone();
@@ -183,6 +193,17 @@ impl Pools {
         let options = ChangeOptions { keep_mounts: no_mount, ..ChangeOptions::default() };
         let create = |pool: &_| self.create_parents(pool, target, true, &options);
         self.change_dataset(target, create).map(drop)
+    }
+}
+
+/// An increment of a dry run, onto a snapshot that the dry run did not receive.
+fn would_receive(header: StreamHeader, target: &str) -> ReceivedSnapshot {
+    let part = header.name.split_once('@').map_or("", |(_, part)| part);
+    ReceivedSnapshot {
+        snapshot: format!("{target}@{part}"),
+        sent: header.name,
+        is_incremental: true,
+        ..ReceivedSnapshot::default()
     }
 }
 

@@ -1,21 +1,19 @@
 //! The two kinds of targets: a pool that is imported here, and the `zfs` command of another host.
 
-use std::io::{BufReader, BufWriter, Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufReader, BufWriter, Write};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::thread;
 
 use api::{AbortReceive, ReceiveStream};
 
-use super::TargetAddress;
+use super::ssh::{SshHost, finish, is_missing};
 use crate::auth::Caller;
 use crate::pools::Pools;
 use crate::{Error, Result};
 
 /// Bytes of a stream that are buffered.
-const BUFFER_SIZE: usize = 1 << 20;
-/// The most bytes of a reply of another host.
-const MAX_ANSWER: u64 = 64 << 20;
+pub(super) const BUFFER_SIZE: usize = 1 << 20;
 
 /// Writes a stream.
 pub(crate) type WriteStream<'a> = dyn FnMut(&mut dyn Write) -> Result<()> + 'a;
@@ -106,7 +104,7 @@ fn read_only() -> Vec<(String, String)> {
     vec![("readonly".to_owned(), "on".to_owned())]
 }
 
-fn broken_pipe(why: &std::io::Error) -> Error {
+pub(super) fn broken_pipe(why: &std::io::Error) -> Error {
     Error::refused_error(format!("cannot transfer the stream: {why}"))
 }
 
@@ -114,94 +112,15 @@ fn is_broken_pipe(why: &Error) -> bool {
     why.to_string().contains("Broken pipe")
 }
 
-/// Another host.
-pub(crate) struct SshTarget {
-    ssh: Vec<String>,
-    host: String,
-    port: Option<u16>,
-}
-
-impl SshTarget {
-    /// The host of an address; `None` for an address of this host.
-    pub(crate) fn new(address: &TargetAddress, ssh: &[String]) -> Option<Self> {
-        let TargetAddress::Ssh { host, port, .. } = address else { return None };
-        Some(Self { ssh: ssh.to_vec(), host: host.clone(), port: *port })
-    }
-
-    fn command(&self, words: &[&str]) -> Result<Command> {
-        let Some((program, options)) = self.ssh.split_first() else {
-            return Err(Error::usage_error("the ssh command of the replica is empty"));
-        };
-        let mut command = Command::new(program);
-        command.args(options).args(["-o", "BatchMode=yes"]);
-        if let Some(port) = self.port {
-            command.args(["-p", &port.to_string()]);
-        }
-        // the other host's shell reads the line
-        let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
-        command.arg("--").arg(&self.host).arg(words.join(" "));
-        Ok(command)
-    }
-
-    fn spawn(&self, words: &[&str], input: Stdio) -> Result<Child> {
-        let mut command = self.command(words)?;
-        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().map_err(|why| {
-            let program = self.ssh.first().cloned().unwrap_or_default();
-            Error::refused_error(format!("cannot run '{program}': {why}"))
-        })
-    }
-
-    /// Runs a command. Returns its output, or its last words as an error.
-    fn run(&self, words: &[&str]) -> Result<String> {
-        let child = self.spawn(words, Stdio::null())?;
-        finish(child, &self.host)
-    }
-}
-
-/// A word that a shell reads as it is.
-fn quote(word: &str) -> String {
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
-/// Waits for a command. Returns its output, or its last words as an error.
-fn finish(mut child: Child, host: &str) -> Result<String> {
-    let (mut output, mut said) = (String::new(), String::new());
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    thread::scope(|scope| {
-        scope.spawn(|| stderr.map(|it| it.take(MAX_ANSWER).read_to_string(&mut said)));
-        let _ = stdout.map(|it| it.take(MAX_ANSWER).read_to_string(&mut output));
-    });
-    let failed = |why: String| Error::refused_error(format!("{host}: {why}"));
-    let status = child.wait().map_err(|why| failed(why.to_string()))?;
-    if status.success() {
-        return Ok(output);
-    }
-    let said = said.trim();
-    Err(failed(if said.is_empty() { status.to_string() } else { said.to_owned() }))
-}
-
-fn is_missing(why: &Error) -> bool {
-    why.to_string().contains("dataset does not exist")
-}
-
-impl ReplicaTarget for SshTarget {
+impl ReplicaTarget for SshHost {
     fn snapshots(&self, dataset: &str) -> Result<Option<Vec<(String, u64)>>> {
-        let columns = ["-o", "name,guid", "-s", "createtxg"];
-        let words =
-            [&["zfs", "list", "-Hp", "-d", "1", "-t", "snapshot"][..], &columns, &[dataset]];
-        let text = match self.run(&words.concat()) {
-            Ok(text) => text,
-            Err(why) if is_missing(&why) => return Ok(None),
-            Err(why) => return Err(why),
+        let Some(rows) = self.list(dataset, ("snapshot", "name,guid"))? else { return Ok(None) };
+        let read = |row: Vec<String>| {
+            let [name, guid] = <[String; 2]>::try_from(row).ok()?;
+            Some((name.split_once('@')?.1.to_owned(), guid.parse().ok()?))
         };
-        let read = |line: &str| {
-            let (name, guid) = line.split_once('\t')?;
-            Some((name.split_once('@')?.1.to_owned(), guid.trim().parse().ok()?))
-        };
-        let all: Option<Vec<_>> = text.lines().map(read).collect();
-        let unread = || Error::refused_error(format!("{}: its list is not as expected", self.host));
-        all.map(Some).ok_or_else(unread)
+        let all: Option<Vec<_>> = rows.into_iter().map(read).collect();
+        all.map(Some).ok_or_else(|| self.unreadable())
     }
 
     fn resume_token(&self, dataset: &str) -> Result<Option<String>> {
@@ -247,16 +166,5 @@ impl ReplicaTarget for SshTarget {
             (Err(why), Err(first)) if is_broken_pipe(&why) => Err(first),
             (Err(why), _) => Err(why),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quote;
-
-    #[test]
-    fn words_are_quoted_for_the_shell() {
-        assert_eq!(quote("tank/a b"), "'tank/a b'");
-        assert_eq!(quote("it's"), "'it'\\''s'");
     }
 }

@@ -1,7 +1,9 @@
-//! The limits of a replica: how fast it sends, when it may begin, and how old its copies may become.
+//! The limits of a replica: how fast it sends, when it may run, and how old its copies may become.
 
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde::Deserialize;
 use units::MinusOrZero as _;
 
@@ -56,7 +58,7 @@ impl Throttle {
     }
 }
 
-/// A time of day in which a replica may begin, as `22:00-06:00`.
+/// A time of day in which a replica may run, as `22:00-06:00`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Window {
@@ -83,15 +85,34 @@ impl TryFrom<String> for Window {
     }
 }
 
+impl std::fmt::Display for Window {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { from, to } = self;
+        write!(f, "{:02}:{:02}-{:02}:{:02}", from / 60, from % 60, to / 60, to % 60)
+    }
+}
+
 impl Window {
+    /// Whether the local time is within. `now` is in seconds since 1970. A clock without a sane time closes no window.
+    pub(crate) fn is_open(self, now: u64) -> bool {
+        minute_of_day(now).is_none_or(|minute| self.contains(minute))
+    }
+
     /// Whether a minute of the day, counted from midnight, is within.
-    pub(crate) const fn contains(self, minute: u16) -> bool {
+    const fn contains(self, minute: u16) -> bool {
         if self.from < self.to {
             self.from <= minute && minute < self.to
         } else {
             self.from <= minute || minute < self.to
         }
     }
+}
+
+/// The minute of the local day.
+fn minute_of_day(now: u64) -> Option<u16> {
+    let seconds = i64::try_from(now).ok()?;
+    let time = Timestamp::from_second(seconds).ok()?.to_zoned(TimeZone::system());
+    Some(u16::try_from(time.hour()).ok()? * 60 + u16::try_from(time.minute()).ok()?)
 }
 
 /// The age that the newest copy may have, in seconds, as `36h`, `2d` or `1w`.
@@ -140,6 +161,7 @@ mod tests {
         let window = |text: &str| Window::try_from(text.to_owned());
         let night = window("22:00-06:00").unwrap();
         assert!(night.contains(22 * 60) && night.contains(0) && !night.contains(6 * 60));
+        assert_eq!(night.to_string(), "22:00-06:00");
         let noon = window("12:00-13:30").unwrap();
         assert!(noon.contains(12 * 60) && !noon.contains(0) && !noon.contains(13 * 60 + 30));
         for bad in ["", "22-6", "24:00-06:00", "06:00-06:00", "06:00"] {

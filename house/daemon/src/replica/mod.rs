@@ -8,25 +8,41 @@
 //! every = "daily"                        # hourly (the default), daily, weekly or monthly
 //! ssh = ["ssh", "-i", "/root/.ssh/nas"]  # the ssh command; "ssh" without it
 //! rate = "20M"                           # bytes per second; as fast as it goes without it
-//! window = "22:00-06:00"                 # when it may begin, local time; at any time without it
+//! window = "22:00-06:00"                 # when it may run, local time; at any time without it
 //! max-age = "2d"                         # an alert when the newest copy is older: 36h, 2d, 1w
+//! away = "30d"                           # surplus snapshots go when it was not brought up to date for so long
+//! wake = "00:11:22:33:44:55"             # the address to which Wake-on-LAN is sent if the host does not reply
+//! wake-address = "192.168.1.255:9"       # where to; all of this host's network without it
 //! ```
+//!
+//! A pull has the other host as its source: `source = "ssh://backup@nas/pool/photos"`, `target = "tank/photos"`.
+//! It changes nothing there. One end of a replica is a pool of this host.
 //!
 //! Encrypted datasets are sent raw: the target never has the key. A copy that began otherwise
 //! continues that way. A dataset is sent from the newest snapshot that both sides have, or from a
-//! bookmark of it. An interrupted transfer resumes. The target is never rolled back.
+//! bookmark of it. An interrupted transfer resumes; so does one that the end of its window interrupted. The target is
+//! never rolled back.
 
 mod endpoint;
 mod limits;
+mod source;
+mod ssh;
 mod state;
 mod transfer;
+mod wake;
+
+use std::net::SocketAddr;
 
 use serde::Deserialize;
+use units::MinusOrZero as _;
 
-pub(crate) use endpoint::{LocalTarget, ReplicaTarget, SshTarget};
+pub(crate) use endpoint::{LocalTarget, ReplicaTarget};
 pub(crate) use limits::{MaxAge, RateLimit, Throttle, Window};
+pub(crate) use source::{LocalSource, ReplicaSource, SshSource};
+pub(crate) use ssh::SshHost;
 pub(crate) use state::{ReplicaState, ReplicaStates, SafeCopy};
 pub(crate) use transfer::{Transfer, TransferControl};
+pub(crate) use wake::{MacAddress, wake_host};
 
 use crate::policy::Period;
 use crate::{Error, Result};
@@ -38,9 +54,9 @@ pub(crate) struct ReplicaConfig {
     /// The name: of the bookmarks at the source, and in messages.
     pub(crate) name: ReplicaName,
     /// The file system or volume that is copied.
-    pub(crate) source: String,
+    pub(crate) source: DatasetAddress,
     /// Where the copy is.
-    pub(crate) target: TargetAddress,
+    pub(crate) target: DatasetAddress,
     /// Also the descendants of the source.
     #[serde(default = "enabled")]
     pub(crate) recursive: bool,
@@ -52,11 +68,18 @@ pub(crate) struct ReplicaConfig {
     pub(crate) ssh: Vec<String>,
     /// How fast it sends.
     pub(crate) rate: Option<RateLimit>,
-    /// When it may begin.
+    /// When it may run.
     pub(crate) window: Option<Window>,
     /// How old the newest copy may become.
     #[serde(rename = "max-age")]
     pub(crate) max_age: Option<MaxAge>,
+    /// After this time without success, snapshots are not kept for it.
+    pub(crate) away: Option<MaxAge>,
+    /// The hardware address of the other host, which Wake-on-LAN wakes.
+    pub(crate) wake: Option<MacAddress>,
+    /// Where Wake-on-LAN's packets go.
+    #[serde(default = "wake::broadcast", rename = "wake-address")]
+    pub(crate) wake_address: SocketAddr,
 }
 
 const fn enabled() -> bool {
@@ -106,10 +129,10 @@ impl TryFrom<String> for ReplicaName {
     }
 }
 
-/// Where a copy is.
+/// Where a source or a copy is.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub(crate) enum TargetAddress {
+pub(crate) enum DatasetAddress {
     /// A file system or volume of a pool that is imported here.
     Local(String),
     /// One of another host, whose `zfs` command is run by ssh.
@@ -121,11 +144,11 @@ pub(crate) enum TargetAddress {
     },
 }
 
-impl TryFrom<String> for TargetAddress {
+impl TryFrom<String> for DatasetAddress {
     type Error = String;
 
     fn try_from(text: String) -> std::result::Result<Self, String> {
-        let bad = |why: &str| Err(format!("\"{text}\" is not a target: {why}"));
+        let bad = |why: &str| Err(format!("\"{text}\" is not the place of a dataset: {why}"));
         let Some(rest) = text.strip_prefix("ssh://") else {
             if text.is_empty() || text.contains(['@', '#', ':']) || text.starts_with('/') {
                 return bad("it is POOL/FILESYSTEM or ssh://USER@HOST/POOL/FILESYSTEM");
@@ -150,8 +173,8 @@ impl TryFrom<String> for TargetAddress {
     }
 }
 
-impl TargetAddress {
-    /// The name of the target's top dataset.
+impl DatasetAddress {
+    /// The name of the top dataset on its host.
     pub(crate) fn dataset(&self) -> &str {
         match self {
             Self::Local(dataset) | Self::Ssh { dataset, .. } => dataset,
@@ -176,20 +199,29 @@ impl TargetAddress {
 }
 
 impl ReplicaConfig {
-    /// Whether the replica has a copy of a dataset.
+    /// Whether the replica has a copy of a dataset of this host.
     pub(crate) fn covers(&self, dataset: &str) -> bool {
-        let rest = dataset.strip_prefix(&self.source);
+        let DatasetAddress::Local(source) = &self.source else { return false };
+        let rest = dataset.strip_prefix(source.as_str());
         rest.is_some_and(|rest| rest.is_empty() || (self.recursive && rest.starts_with('/')))
+    }
+
+    /// Whether the replica was not brought up to date for so long that snapshots are not kept for it. Its bookmark stays:
+    /// the next increment starts there. A replica that has nothing yet has no bookmark, so it is never away.
+    pub(crate) fn is_away(&self, state: &ReplicaState, now: u64) -> bool {
+        let limit = self.away.map(|MaxAge(limit)| limit);
+        let since = state.succeeded.map(|succeeded| now.minus_or_zero(succeeded));
+        since.zip(limit).is_some_and(|(since, limit)| since > limit)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ReplicaConfig, TargetAddress};
+    use super::{DatasetAddress, ReplicaConfig, ReplicaState};
 
     #[test]
-    fn targets_are_read() {
-        let read = |text: &str| TargetAddress::try_from(text.to_owned());
+    fn addresses_are_read() {
+        let read = |text: &str| DatasetAddress::try_from(text.to_owned());
         for text in ["backup/photos", "ssh://me@nas/pool/photos", "ssh://nas:2222/pool"] {
             assert_eq!(read(text).unwrap().to_text(), text);
         }
@@ -199,6 +231,18 @@ mod tests {
         {
             assert!(read(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn replica_is_away_after_its_time() {
+        let read = |text: &str| toml_edit::de::from_str::<ReplicaConfig>(text).unwrap();
+        let plain = "name = 'off'\nsource = 'tank'\ntarget = 'backup/tank'";
+        let (never, replica) = (read(plain), read(&format!("{plain}\naway = '1d'")));
+        let state = |succeeded| ReplicaState { succeeded, ..ReplicaState::default() };
+        assert!(replica.is_away(&state(Some(1000)), 1000 + 86_401));
+        assert!(!replica.is_away(&state(Some(1000)), 1000 + 86_400));
+        assert!(!replica.is_away(&state(None), u64::MAX));
+        assert!(!never.is_away(&state(Some(0)), u64::MAX));
     }
 
     #[test]

@@ -75,11 +75,20 @@ impl ReplicaStates {
         }
     }
 
-    /// The last txg of a dataset that all its replicas have; 0: one of them has nothing; `None`: the dataset
-    /// has no replica.
-    pub(crate) fn replicated_txg(&self, replicas: &[ReplicaConfig], dataset: &str) -> Option<u64> {
+    /// The last txg of a dataset that all its replicas have, but those that are away; 0: one of them has nothing;
+    /// `None`: no replica needs the dataset's snapshots.
+    pub(crate) fn replicated_txg(
+        &self,
+        replicas: &[ReplicaConfig],
+        dataset: &str,
+        now: u64,
+    ) -> Option<u64> {
         let states = self.states.lock();
+        let is_away = |replica: &ReplicaConfig| {
+            states.get(&replica.name.0).is_some_and(|state| replica.is_away(state, now))
+        };
         let covering = replicas.iter().filter(|replica| replica.covers(dataset));
+        let covering = covering.filter(|replica| !is_away(replica));
         let txg = |replica: &ReplicaConfig| {
             let copy = states.get(&replica.name.0).and_then(|state| state.copies.get(dataset));
             copy.map_or(0, |copy| copy.txg)

@@ -1,17 +1,16 @@
 //! Bringing the copy of a dataset up to date.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use api::JobProgress;
 use engine::pool::{Bookmark, SendRequest, Snapshot};
 
-use super::{RateLimit, ReplicaTarget, SafeCopy, Throttle};
+use super::{RateLimit, ReplicaSource, ReplicaTarget, SafeCopy, Throttle, Window};
 use crate::cancel::Cancel;
+use crate::events::unix_seconds;
 use crate::jobs::JobControl;
-use crate::pools::{ManagedPool, Pools};
 use crate::{Error, Result};
 
 /// Streams of one dataset in one run: the rest of a cut one, a full one, one from a bookmark, increments.
@@ -21,6 +20,9 @@ const MAX_PAUSE: Duration = Duration::from_millis(200);
 /// Bytes that are written before a throttled stream waits.
 const MAX_WRITE: usize = 256 << 10;
 
+/// The interval at which a stream checks whether its window is open.
+const WINDOW_INTERVAL: Duration = Duration::from_secs(5);
+
 /// The progress of a replication, and whether it continues.
 #[derive(Default)]
 pub(crate) struct TransferControl {
@@ -29,11 +31,23 @@ pub(crate) struct TransferControl {
     is_cancelled: AtomicBool,
     /// The command that waits for it.
     caller: Cancel,
+    /// When it may run; none: until it is done.
+    window: Option<Window>,
 }
 
 impl TransferControl {
-    pub(crate) fn new(caller: Cancel) -> Self {
-        Self { caller, ..Self::default() }
+    pub(crate) fn new(caller: Cancel, window: Option<Window>) -> Self {
+        Self { caller, window, ..Self::default() }
+    }
+
+    /// Whether the window has closed since the transfer began.
+    fn check_window(&self) -> Result<()> {
+        match self.window {
+            Some(window) if !window.is_open(unix_seconds()) => Err(Error::refused_error(format!(
+                "the window {window} has closed; the transfer resumes when the window opens"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
@@ -57,6 +71,8 @@ struct CountedWriter<'a> {
     out: &'a mut dyn Write,
     control: &'a TransferControl,
     throttle: Throttle,
+    /// When the window was checked.
+    checked: Instant,
 }
 
 impl CountedWriter<'_> {
@@ -76,6 +92,10 @@ impl Write for CountedWriter<'_> {
         if self.control.is_cancelled() {
             return Err(io::Error::other("the job was cancelled"));
         }
+        if self.checked.elapsed() > WINDOW_INTERVAL {
+            self.control.check_window().map_err(|why| io::Error::other(why.to_string()))?;
+            self.checked = Instant::now();
+        }
         let bytes = bytes.get(..MAX_WRITE).unwrap_or(bytes);
         let written = self.out.write(bytes)?;
         self.wait(written as u64);
@@ -90,8 +110,9 @@ impl Write for CountedWriter<'_> {
 
 /// The copying of one dataset.
 pub(crate) struct Transfer<'a> {
-    pub(crate) pools: &'a Arc<Pools>,
-    pub(crate) source: &'a str,
+    pub(crate) source: &'a dyn ReplicaSource,
+    /// The dataset of the source.
+    pub(crate) dataset: &'a str,
     pub(crate) target: &'a dyn ReplicaTarget,
     /// The dataset of the target.
     pub(crate) copy: &'a str,
@@ -116,75 +137,75 @@ impl Transfer<'_> {
     /// Brings the copy up to date. Returns the newest snapshot that the copy has; `None`: the source has no
     /// snapshot.
     pub(crate) fn run(&self) -> Result<Option<SafeCopy>> {
-        let pool = self.pools.pool_of_dataset(self.source)?;
         for _ in 0..MAX_STREAMS {
-            if self.resume(&pool)? {
+            self.control.check_window()?;
+            if self.resume()? {
                 continue;
             }
-            let snapshots = pool.handle.snapshots(self.source)?;
+            let snapshots = self.source.snapshots(self.dataset)?;
             let Some(newest) = snapshots.last() else { return Ok(None) };
             let there = self.target.snapshots(self.copy)?;
             let is_new = there.is_none();
-            let bookmarks = pool.handle.bookmarks(self.source)?;
+            let bookmarks = self.source.bookmarks(self.dataset)?;
             let next = next_stream(&snapshots, &bookmarks, (self.copy, there.as_deref()));
             let (to, base) = match next.map_err(|why| self.error(&why))? {
                 Next::Nothing => return Ok(Some(safe_copy(newest))),
                 Next::Full(to) => (to, None),
-                Next::From(base, to) => (to, Some(format!("{}@{base}", self.source))),
-                Next::FromBookmark(base, to) => (to, Some(format!("{}#{base}", self.source))),
+                Next::From(base, to) => (to, Some(format!("{}@{base}", self.dataset))),
+                Next::FromBookmark(base, to) => (to, Some(format!("{}#{base}", self.dataset))),
             };
             let request = SendRequest {
-                snapshot: format!("{}@{to}", self.source),
+                snapshot: format!("{}@{to}", self.dataset),
                 intermediates: base.as_ref().is_some_and(|base| base.contains('@')),
                 base,
                 large_blocks: true,
                 embedded: true,
                 compressed: true,
-                raw: self.is_raw(&pool, is_new)?,
+                raw: self.is_raw(is_new)?,
                 ..SendRequest::default()
             };
-            self.send(&pool, &request, is_new)?;
+            let bytes = self.source.estimate(&request)?;
+            self.send(&request, (bytes, is_new))?;
         }
         Err(self.error("its snapshots change faster than they can be sent"))
     }
 
     /// Resumes an interrupted stream; false: there is none.
-    fn resume(&self, pool: &ManagedPool) -> Result<bool> {
+    fn resume(&self) -> Result<bool> {
         let Some(token) = self.target.resume_token(self.copy)? else { return Ok(false) };
-        let request = SendRequest { resume: Some(token), ..SendRequest::default() };
-        match pool.handle.plan_send(&request) {
-            Ok(_) => {}
+        let snapshot = format!("{}@", self.dataset);
+        let request = SendRequest { snapshot, resume: Some(token), ..SendRequest::default() };
+        let bytes = match self.source.estimate(&request) {
+            Ok(bytes) => bytes,
             // a snapshot that was destroyed since cannot be sent on
             Err(why) if why.to_string().contains("no longer exists") => {
                 self.target.abort_receive(self.copy)?;
                 return Ok(true);
             }
-            Err(why) => return Err(why.into()),
-        }
-        self.send(pool, &request, false).map(|()| true)
+            Err(why) => return Err(why),
+        };
+        self.send(&request, (bytes, false)).map(|()| true)
     }
 
     /// Whether the copy is to stay encrypted as the source is: a new one, or one that began so.
-    fn is_raw(&self, pool: &ManagedPool, is_new: bool) -> Result<bool> {
-        let is_encrypted = pool.handle.encryption_root(self.source)?.is_some();
+    fn is_raw(&self, is_new: bool) -> Result<bool> {
+        let is_encrypted = self.source.is_encrypted(self.dataset)?;
         Ok(is_encrypted && (is_new || self.target.is_raw(self.copy)?))
     }
 
-    fn send(&self, pool: &ManagedPool, request: &SendRequest, is_new: bool) -> Result<()> {
-        let plan = pool.handle.plan_send(request)?;
-        let bytes: u64 = plan.steps().iter().map(|step| step.bytes).sum();
+    fn send(&self, request: &SendRequest, (bytes, is_new): (u64, bool)) -> Result<()> {
         self.control.total.fetch_add(bytes, Ordering::Relaxed);
         self.target.receive(self.copy, is_new, &mut |out| {
-            let throttle = Throttle::new(self.rate);
-            let mut out = CountedWriter { out, control: self.control, throttle };
-            Ok(pool.handle.send_planned(&plan, &mut out).map(drop)?)
+            let (control, throttle) = (self.control, Throttle::new(self.rate));
+            let mut out = CountedWriter { out, control, throttle, checked: Instant::now() };
+            self.source.send(request, &mut out)
         })
     }
 
     fn error(&self, why: &str) -> Error {
         Error::refused_error(format!(
             "cannot replicate '{}' to '{}': {why}",
-            self.source, self.copy
+            self.dataset, self.copy
         ))
     }
 }

@@ -43,8 +43,9 @@ fn run(context: &Context) -> PolicyRun {
     let _running = context.policy_lock.lock();
     let zone = TimeZone::system();
     let replicas: Vec<ReplicaConfig> = context.config.current().section("replica");
-    let replicated = |dataset: &str| context.replicas.replicated_txg(&replicas, dataset);
-    let run = context.pools.run_policies(&policies(context), &replicated, (unix_seconds(), &zone));
+    let now = unix_seconds();
+    let replicated = |dataset: &str| context.replicas.replicated_txg(&replicas, dataset, now);
+    let run = context.pools.run_policies(&policies(context), &replicated, (now, &zone));
     run.failed.iter().for_each(|why| context.log.write_line(&format!("snapshot policy: {why}")));
     run
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use alerts::{Condition, Severity};
 use api::{CopyStatus, GetReplicaStatus, ReplicaStatus, Replicate, ReplicatedDataset, RunReplicas};
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -18,8 +17,9 @@ use crate::context::Context;
 use crate::events::unix_seconds;
 use crate::pools::datasets::list_head_names;
 use crate::replica::{
-    LocalTarget, MaxAge, RateLimit, ReplicaConfig, ReplicaState, ReplicaTarget, SshTarget,
-    TargetAddress, Transfer, TransferControl, Window, ssh_command,
+    DatasetAddress, LocalSource, LocalTarget, MaxAge, RateLimit, ReplicaConfig, ReplicaSource,
+    ReplicaState, ReplicaTarget, SshHost, SshSource, Transfer, TransferControl, Window,
+    ssh_command, wake_host,
 };
 use crate::router::Router;
 use crate::{Error, Result};
@@ -41,15 +41,17 @@ impl ReplicaService {
     }
 }
 
-/// What is copied where.
+/// A replication.
 struct Work<'a> {
-    source: &'a str,
-    target: &'a TargetAddress,
+    source: &'a DatasetAddress,
+    target: &'a DatasetAddress,
     recursive: bool,
     ssh: &'a [String],
     rate: Option<RateLimit>,
-    /// The name of the configured replica.
-    name: Option<&'a str>,
+    /// When it may run.
+    window: Option<Window>,
+    /// The configured replica.
+    replica: Option<&'a ReplicaConfig>,
 }
 
 fn configured(context: &Context) -> Vec<ReplicaConfig> {
@@ -62,9 +64,9 @@ fn replicate(
     work: &Work<'_>,
     caller: &Caller,
 ) -> Result<Vec<ReplicatedDataset>> {
-    let control = Arc::new(TransferControl::new(caller.cancel.clone()));
-    let uid = caller.peer.uid;
-    let job = context.jobs.start("replicate", work.source, uid, Arc::clone(&control) as Arc<_>);
+    let control = Arc::new(TransferControl::new(caller.cancel.clone(), work.window));
+    let (uid, source) = (caller.peer.uid, work.source.to_text());
+    let job = context.jobs.start("replicate", &source, uid, Arc::clone(&control) as Arc<_>);
     let done = replicate_all(context, work, caller, &control);
     match &done {
         Ok(_) => job.finish(),
@@ -81,44 +83,67 @@ fn replicate_all(
     control: &TransferControl,
 ) -> Result<Vec<ReplicatedDataset>> {
     let pools = &context.pools;
-    let ssh = SshTarget::new(work.target, work.ssh);
-    let local = LocalTarget { pools: Arc::clone(pools), caller: caller.clone() };
-    let target: &dyn ReplicaTarget = ssh.as_ref().map_or(&local, |ssh| ssh);
-    let pool = pools.pool_of_dataset(work.source)?;
-    let top = work.target.dataset();
-    if ssh.is_none() && is_within(top, work.source) || is_within(work.source, top) && ssh.is_none()
+    let [source_host, target_host] =
+        [work.source, work.target].map(|address| SshHost::new(address, work.ssh));
+    check_ends(work, source_host.is_some(), target_host.is_some())?;
+    let other_host = source_host.as_ref().or(target_host.as_ref());
+    if let (Some(replica), Some(host)) = (work.replica, other_host)
+        && let Some(address) = replica.wake
     {
-        return Err(Error::usage_error(format!("'{}' and '{top}' overlap", work.source)));
+        wake_host(host, (address, replica.wake_address), control)?;
     }
-    let mut sources = list_head_names(&pool.handle, work.source)?;
-    if !work.recursive {
-        sources.truncate(1);
-    }
+    let is_pull = source_host.is_some();
+    let source: Box<dyn ReplicaSource> = match source_host {
+        Some(host) => Box::new(SshSource(host)),
+        None => Box::new(LocalSource(Arc::clone(pools))),
+    };
+    let local = LocalTarget { pools: Arc::clone(pools), caller: caller.clone() };
+    let target: &dyn ReplicaTarget = target_host.as_ref().map_or(&local, |host| host);
+    let (from, to) = (work.source.dataset(), work.target.dataset());
     let mut done = Vec::new();
-    for source in sources {
-        let copy = format!("{top}{}", source.strip_prefix(work.source).unwrap_or_default());
-        let transfer =
-            Transfer { pools, source: &source, target, copy: &copy, control, rate: work.rate };
+    for dataset in source.datasets(from, work.recursive)? {
+        let below = dataset.strip_prefix(from).unwrap_or_default();
+        let (copy, name) = (format!("{to}{below}"), format!("{}{below}", work.source.to_text()));
+        let (source, dataset, rate) = (&*source, &*dataset, work.rate);
+        let transfer = Transfer { source, dataset, target, copy: &copy, control, rate };
         let safe = transfer.run()?;
-        if let (Some(name), Some(safe)) = (work.name, &safe) {
-            pools.move_replica_bookmark(&source, name, &safe.snapshot)?;
-            let safe = safe.clone();
-            context.replicas.update(name, |state| drop(state.copies.insert(source.clone(), safe)));
+        if let (Some(replica), Some(safe)) = (work.replica, &safe) {
+            let (replica, safe) = (replica.name.0.as_str(), safe.clone());
+            // a pull changes nothing at its source
+            if !is_pull {
+                pools.move_replica_bookmark(dataset, replica, &safe.snapshot)?;
+            }
+            context.replicas.update(replica, |state| drop(state.copies.insert(name.clone(), safe)));
         }
         let snapshot = safe.map(|safe| safe.snapshot);
-        done.push(ReplicatedDataset { source, target: copy, snapshot });
+        done.push(ReplicatedDataset { source: name, target: copy, snapshot });
     }
     Ok(done)
+}
+
+/// Refuses a source and a target that do not go together.
+fn check_ends(work: &Work<'_>, is_pull: bool, is_push: bool) -> Result<()> {
+    let (source, target) = (work.source.dataset(), work.target.dataset());
+    if is_pull && is_push {
+        return Err(Error::usage_error(
+            "the source or the target must be in a pool of this host; run the command on the other host",
+        ));
+    }
+    if !is_pull && !is_push && (is_within(target, source) || is_within(source, target)) {
+        return Err(Error::usage_error(format!("'{source}' and '{target}' overlap")));
+    }
+    Ok(())
 }
 
 fn is_within(dataset: &str, top: &str) -> bool {
     dataset.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Brings a configured replica up to date, and notes what came of it.
+/// Brings a configured replica up to date, and records the result.
 fn run_replica(
     context: &Arc<Context>,
     replica: &ReplicaConfig,
+    window: Option<Window>,
     caller: &Caller,
 ) -> Result<Vec<ReplicatedDataset>> {
     let _running = context.replica_lock.lock();
@@ -129,7 +154,8 @@ fn run_replica(
         recursive: replica.recursive,
         ssh: &replica.ssh,
         rate: replica.rate,
-        name: Some(name),
+        window,
+        replica: Some(replica),
     };
     context.replicas.update(name, |state| state.tried = Some(unix_seconds()));
     let done = replicate(context, &work, caller);
@@ -146,19 +172,11 @@ fn is_due(context: &Context, replica: &ReplicaConfig, now: u64) -> bool {
     if state.error.is_some() && state.tried.is_some_and(|tried| now < tried + RETRY_SECONDS) {
         return false;
     }
-    let is_open = |window: Window| minute_of_day(now).is_none_or(|minute| window.contains(minute));
-    if !replica.window.is_none_or(is_open) {
+    if !replica.window.is_none_or(|window| window.is_open(now)) {
         return false;
     }
     let start = replica.every.period().start(now, &TimeZone::system());
     start.is_some_and(|start| state.succeeded.is_none_or(|succeeded| succeeded < start))
-}
-
-/// The minute of the local day.
-fn minute_of_day(now: u64) -> Option<u16> {
-    let seconds = i64::try_from(now).ok()?;
-    let time = Timestamp::from_second(seconds).ok()?.to_zoned(TimeZone::system());
-    Some(u16::try_from(time.hour()).ok()? * 60 + u16::try_from(time.minute()).ok()?)
 }
 
 /// A condition for each replica whose newest copy is older than the configuration allows.
@@ -175,7 +193,8 @@ pub(crate) fn overdue_replicas(context: &Context, now: u64) -> Vec<Condition> {
         let is_old = |copy: &CopyStatus| {
             copy.snapshot_time.is_none_or(|created| now.minus_or_zero(created) > limit)
         };
-        let Some(copy) = copies.iter().find(|copy| copy.missing > 0 && is_old(copy)) else {
+        let lacks = |copy: &CopyStatus| copy.missing.is_none_or(|missing| missing > 0);
+        let Some(copy) = copies.iter().find(|copy| lacks(copy) && is_old(copy)) else {
             continue;
         };
         let name = &replica.name.0;
@@ -213,10 +232,22 @@ fn status(context: &Context) -> Vec<ReplicaStatus> {
     configured(context).into_iter().map(report).collect()
 }
 
-/// The copies of a replica; none while the pool of its source is not imported.
+/// The copies of a replica; none while the pool of its source is not imported. The snapshots of another host are not
+/// known.
 fn copies(context: &Context, replica: &ReplicaConfig, state: &ReplicaState) -> Vec<CopyStatus> {
-    let Ok(pool) = context.pools.pool_of_dataset(&replica.source) else { return Vec::new() };
-    let heads = list_head_names(&pool.handle, &replica.source).unwrap_or_default();
+    let DatasetAddress::Local(top) = &replica.source else {
+        let known = state.copies.iter().map(|(source, copy)| CopyStatus {
+            source: source.clone(),
+            snapshot: Some(copy.snapshot.clone()),
+            snapshot_time: Some(copy.created),
+            missing: None,
+        });
+        let none = || CopyStatus { source: replica.source.to_text(), ..CopyStatus::default() };
+        let known: Vec<CopyStatus> = known.collect();
+        return if known.is_empty() { vec![none()] } else { known };
+    };
+    let Ok(pool) = context.pools.pool_of_dataset(top) else { return Vec::new() };
+    let heads = list_head_names(&pool.handle, top).unwrap_or_default();
     let report = |source: String| {
         let copy = state.copies.get(&source);
         let last = copy.map_or(0, |copy| copy.txg);
@@ -224,7 +255,7 @@ fn copies(context: &Context, replica: &ReplicaConfig, state: &ReplicaState) -> V
         CopyStatus {
             snapshot: copy.map(|copy| copy.snapshot.clone()),
             snapshot_time: copy.map(|copy| copy.created),
-            missing: snapshots.iter().filter(|it| it.txg > last).count(),
+            missing: Some(snapshots.iter().filter(|it| it.txg > last).count()),
             source,
         }
     };
@@ -239,14 +270,16 @@ impl Service for ReplicaService {
     fn calls(self: Arc<Self>, router: &mut Router) {
         let context = Arc::clone(&self.context);
         router.add(move |call: &Replicate, caller| {
-            let target = TargetAddress::parse(&call.target)?;
+            let source = DatasetAddress::parse(&call.source)?;
+            let target = DatasetAddress::parse(&call.target)?;
             let work = Work {
-                source: &call.source,
+                source: &source,
                 target: &target,
                 recursive: call.recursive,
                 ssh: &ssh_command(),
                 rate: None,
-                name: None,
+                window: None,
+                replica: None,
             };
             replicate(&context, &work, caller)
         });
@@ -263,7 +296,7 @@ impl Service for ReplicaService {
             }
             let mut done = Vec::new();
             for replica in &all {
-                done.extend(run_replica(&context, replica, caller)?);
+                done.extend(run_replica(&context, replica, None, caller)?);
             }
             Ok(done)
         });
@@ -285,11 +318,11 @@ impl Service for ReplicaService {
                     let run = move || {
                         let peer = Peer::from_uid(rustix::process::geteuid().as_raw());
                         let caller = Caller { peer, cancel: Cancel::default() };
-                        if let Err(why) = run_replica(&context, &replica, &caller) {
+                        if let Err(why) = run_replica(&context, &replica, replica.window, &caller) {
                             context.log.write_line(&format!("replica {}: {why}", replica.name.0));
                         }
                     };
-                    // what it failed at is in the log
+                    // the log has the error
                     let _ = tokio::task::spawn_blocking(run).await;
                 }
             }

@@ -298,7 +298,7 @@ fn has_open_files(context: &Context, share: &str) -> bool {
 /// Destroys surplus snapshots. Those with holds, and those that a replica does not have yet, stay.
 fn prune(context: &Context, dataset: &str, (now, keep_days): (u64, u64)) -> Result<()> {
     let replicas: Vec<ReplicaConfig> = context.config.current().section("replica");
-    let safe = context.replicas.replicated_txg(&replicas, dataset);
+    let safe = context.replicas.replicated_txg(&replicas, dataset, now);
     let pool = context.pools.pool_of_dataset(dataset)?;
     for snapshot in surplus(&pool.handle.snapshots(dataset)?, now, keep_days) {
         let name = format!("{dataset}@{}", snapshot.name);

@@ -27,6 +27,7 @@ use api::OwnerKind;
 
 use crate::daemon::DaemonArgs;
 use crate::outcome::{CommandResult, Failure};
+use crate::version::{VersionArgs, print_version};
 
 /// Make datasets and look after them, in the words of zfs(8)
 #[derive(clap::Args, Debug)]
@@ -111,6 +112,8 @@ enum Command {
     Allow(allow::AllowArgs),
     /// Take delegated permissions back
     Unallow(allow::UnallowArgs),
+    /// Print the version
+    Version(VersionArgs),
 }
 
 impl Zfs {
@@ -149,6 +152,7 @@ impl Zfs {
             Command::ChangeKey(args) => args.run(asking),
             Command::Allow(args) => args.run(asking),
             Command::Unallow(args) => args.run(asking),
+            Command::Version(_) => print_version("zfs", asking.json),
         }
     }
 }

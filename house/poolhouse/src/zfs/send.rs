@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use api::{PlanSend, PlannedSend, SendStream};
+use engine::stream::ResumeTokenFacts;
 
 use crate::daemon::DaemonArgs;
 use crate::outcome::{CommandResult, Failure, Outcome};
@@ -162,7 +163,14 @@ impl SendArgs {
     }
 
     /// Prints the contents of the stream, in the words of zfs-send(8), which scripts read.
-    fn report(&self, planned: &[PlannedSend], out: &mut dyn Write) -> io::Result<()> {
+    fn report(&self, planned: &[PlannedSend], out: &mut dyn Write) -> Result<(), Failure> {
+        if let Some(token) = &self.token {
+            print_token(&engine::stream::resume_token_facts(token)?, out)?;
+        }
+        Ok(self.report_steps(planned, out)?)
+    }
+
+    fn report_steps(&self, planned: &[PlannedSend], out: &mut dyn Write) -> io::Result<()> {
         let total: u64 = planned.iter().map(|step| step.bytes).sum();
         for PlannedSend { snapshot, base, bytes } in planned {
             let size = units::human_space(*bytes);
@@ -184,6 +192,27 @@ impl SendArgs {
             writeln!(out, "total estimated size is {}", units::human_space(total))
         }
     }
+}
+
+/// Prints a receive_resume_token in the form of nvlist_print(3), as zfs-send(8) does. Scripts read the names.
+fn print_token(facts: &ResumeTokenFacts, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "resume token contents:\nnvlist version: 0")?;
+    if facts.from_guid != 0 {
+        writeln!(out, "\tfromguid = {:#x}", facts.from_guid)?;
+    }
+    let ResumeTokenFacts { object, offset, bytes, to_guid, to_name, .. } = facts;
+    writeln!(out, "\tobject = {object:#x}\n\toffset = {offset:#x}\n\tbytes = {bytes:#x}")?;
+    writeln!(out, "\ttoguid = {to_guid:#x}\n\ttoname = {to_name}")?;
+    let flags = [
+        ("largeblockok", facts.large_blocks),
+        ("embedok", facts.embedded),
+        ("compressok", facts.compressed),
+        ("rawok", facts.raw),
+    ];
+    for (name, _) in flags.iter().filter(|(_, is_set)| *is_set) {
+        writeln!(out, "\t{name} = 1")?;
+    }
+    Ok(())
 }
 
 /// The base of an incremental stream by its full name: `@NAME` is of the snapshot's file system, a bare

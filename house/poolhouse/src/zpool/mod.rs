@@ -30,6 +30,7 @@ use api::{ClearPool, DestroyPool, ExportPool, ListPools, PoolReport, SyncPools};
 use crate::daemon::DaemonArgs;
 use crate::events::{self, FollowArgs};
 use crate::outcome::{CommandResult, Failure, run_for_each};
+use crate::version::{VersionArgs, print_version};
 
 /// Make pools and look after them, in the words of zpool(8)
 #[derive(clap::Args, Debug)]
@@ -109,6 +110,8 @@ enum Command {
     History(history::Args),
     /// Show events of pools
     Events(EventsArgs),
+    /// Print the version
+    Version(VersionArgs),
 }
 
 /// Give pools up, so that other hosts can import them
@@ -238,6 +241,7 @@ impl Zpool {
                 done.map_err(|why| why.with_subject(|| subject))
             }
             Command::History(args) => history::run(args, asking),
+            Command::Version(_) => print_version("zpool", asking.json),
             Command::Events(args) => events::show(&args.follow, asking, |record| {
                 let pool = record.event.pool();
                 pool.is_some() && args.pool.as_deref().is_none_or(|wanted| pool == Some(wanted))

@@ -87,6 +87,36 @@ fn snapshots_missing_on_a_replica_are_kept() {
     nas.run_failing("replicate run other", 14);
 }
 
+#[test]
+fn replica_that_is_away_keeps_no_snapshots() {
+    let nas = two_pools("away");
+    write_config(
+        &nas,
+        "[[policy]]\ndataset = \"tank/from\"\nhourly = 1\nautosnap = false\n\n\
+         [[replica]]\nname = \"second\"\nsource = \"tank/from\"\ntarget = \"backup/from\"\n\
+         every = \"monthly\"\naway = \"1d\"\nwindow = \"00:00-00:01\"\n",
+    );
+    nas.wait_until(|| nas.run_ok("config show").contains("second"));
+    let automatic = |day: u32| format!("tank/from@autosnap_2026-01-0{day}_00:00:00_hourly");
+    nas.run_ok(&format!("zfs snapshot {}", automatic(1)));
+    nas.run_ok("replicate run second");
+    nas.run_ok(&format!("zfs snapshot {}", automatic(2)));
+    nas.run_ok(&format!("zfs snapshot {}", automatic(3)));
+    let done = nas.run_ok("policy run");
+    assert!(done.contains(&format!("kept {}", automatic(2))), "{done}");
+    // the last success was long ago
+    nas.run_ok("serve --stop");
+    let file = nas.state_dir().join("replicas.json");
+    let mut state: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    state["second"]["succeeded"] = 1.into();
+    fs::write(&file, state.to_string()).unwrap();
+    let done = nas.run_ok("policy run");
+    assert_eq!(done, format!("destroyed {}\n", automatic(2)));
+    // the bookmark is the base of the next increment
+    nas.run_ok("replicate run second");
+    assert_eq!(guids(&nas, "backup/from").last(), guids(&nas, "tank/from").last());
+}
+
 /// A program that stands for ssh: it runs the command with another daemon of this machine.
 fn ssh_to(nas: &TestNas, remote: &TestNas) -> PathBuf {
     let program = nas.0.join("ssh");
@@ -139,4 +169,50 @@ fn another_host_is_replicated_to_by_ssh() {
     assert!(said.contains("rollback"), "{said}");
     let status = nas.run("replicate status");
     assert!(status.status != 0 && status.stderr.contains("rollback"), "{}", status.stderr);
+}
+
+#[test]
+fn another_host_is_pulled_from_by_ssh() {
+    let (remote, nas) = (two_pools("origin"), TestNas::new("puller", 1));
+    let drive = nas.drive_paths(1).remove(0);
+    nas.run_ok(&format!("zpool create -O mountpoint=none copies {}", path_arg(&drive)));
+    let ssh = ssh_to(&nas, &remote);
+    write_config(
+        &nas,
+        &format!(
+            "[[replica]]\nname = \"pull\"\nsource = \"ssh://me@nas/tank/from\"\n\
+             target = \"copies/from\"\nevery = \"monthly\"\nrecursive = false\nssh = [\"{}\"]\n\
+             wake = \"00:11:22:33:44:55\"\n",
+            path_arg(&ssh)
+        ),
+    );
+    nas.wait_until(|| nas.run_ok("config show").contains("pull"));
+    // an interrupted receive resumes
+    let whole = fs::read(fixtures::load("sent").dir.join("full.zstream")).unwrap();
+    let cut = nas.0.join("cut.zstream");
+    fs::write(&cut, &whole[..300_000]).unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_poolhouse"));
+    command.args(["zfs", "receive", "-su", "copies/from", "--state", path_arg(&nas.state_dir())]);
+    assert!(!command.stdin(File::open(&cut).unwrap()).output().unwrap().status.success());
+    nas.run_ok("replicate run pull");
+    assert_eq!(guids(&nas, "copies/from"), guids(&remote, "tank/from"));
+    // a new copy is read-only
+    nas.run_ok("zfs destroy -r copies/from");
+    nas.run_ok("replicate run pull");
+    assert_eq!(nas.run_ok("zfs get -Ho value readonly copies/from"), "on\n");
+    remote.run_ok("zfs snapshot tank/from@three");
+    let done = nas.run_ok("replicate run");
+    assert_eq!(done, "copies/from has ssh://me@nas/tank/from@three\n");
+    assert_eq!(guids(&nas, "copies/from"), guids(&remote, "tank/from"));
+    // the bookmark is the fixture's own: nothing is left at the source
+    assert_eq!(remote.run_ok("zfs list -Ho name -t bookmark -r tank/from"), "tank/from#one\n");
+    let status = nas.run_ok("replicate status --json");
+    assert!(status.contains("\"snapshot\": \"three\"") && status.contains("\"missing\": null"));
+    // the copy has more than the source: nothing is discarded
+    nas.run_ok("zfs snapshot copies/from@own");
+    remote.run_ok("zfs snapshot tank/from@four");
+    let said = nas.run_failing("replicate run", 14);
+    assert!(said.contains("`zfs rollback -r copies/from@three`"), "{said}");
+    let said = nas.run_failing("replicate ssh://me@nas/tank/from ssh://me@nas/tank/b", 2);
+    assert!(said.contains("must be in a pool of this host"), "{said}");
 }

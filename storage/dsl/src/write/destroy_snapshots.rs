@@ -16,6 +16,7 @@ use super::bpobj::to_u64;
 use super::context::{DatasetEvent, SyncTaskContext};
 use super::deadlist::{self, DeadlistContents};
 use super::destroy::{clear_bootfs, merge_clone_deadlist_entries, recompute_head_unique};
+use super::interrupted::RECV_CLONE;
 use super::names::{HeadIds, name_matching};
 use super::pool::{FREE_BPOBJ, special_dir};
 use super::space::{SpaceDelta, UsedBy, add_signed, to_i64};
@@ -84,7 +85,7 @@ pub fn destroy_snapshots(
                 deferred.push(id);
             }
             (true, _) => return Err(Error::Held { name: name() }),
-            (false, true) => return Err(Error::Busy { name: name(), why: "it has clones" }),
+            (false, true) => return Err(clone_error(change, path, (id, name()))?),
         }
     }
     drop(names);
@@ -98,6 +99,26 @@ pub fn destroy_snapshots(
     }
     joins.apply(change, head)?;
     Ok(doomed.len() + deferred.len())
+}
+
+/// The refusal to destroy a snapshot with clones. Lists of datasets leave the hidden clone of an interrupted receive out,
+/// so that only the error can name it.
+fn clone_error(
+    change: &SyncTaskContext<'_>,
+    path: &str,
+    (id, name): (ObjectId, String),
+) -> Result<Error> {
+    let clone = format!("{path}/{RECV_CLONE}");
+    let origin = match change.find_head(&clone) {
+        Ok(hidden) => change.dir_phys(hidden.dir)?.origin,
+        Err(Error::NoSuchDataset { .. }) => ObjectId::META,
+        Err(why) => return Err(why),
+    };
+    Ok(if origin == id {
+        Error::ReceivedOnto { name, clone }
+    } else {
+        Error::Busy { name, why: "it has clones" }
+    })
 }
 
 /// Destroys a snapshot that has neither holds nor clones.

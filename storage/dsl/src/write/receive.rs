@@ -114,7 +114,7 @@ fn check_no_receive(change: &SyncTaskContext<'_>, head: HeadIds, name: &str) -> 
     let clone = change.find_head(&format!("{name}/{RECV_CLONE}"))?;
     let can_resume = change.zap_field(clone.dataset, DatasetPhys::RESUME_TO_GUID)?.is_some();
     let why = if can_resume {
-        "it contains partially-complete state from `zfs receive -s`: resume it with its \
+        "it contains partially-complete state from \"zfs receive -s\": resume it with its \
          receive_resume_token, or abort it with `zfs receive -A`"
     } else {
         "another stream is being received into it"

@@ -111,6 +111,21 @@ impl Plan {
         receive_error(&self.target, why)
     }
 
+    /// Why the stream could not be applied. Scripts search for zfs(8)'s words about a stream that was cut.
+    pub(super) fn stream_error(&self, why: &send::Error) -> Error {
+        if !matches!(why, send::Error::Truncated { .. } | send::Error::Checksum { .. }) {
+            return self.error(why);
+        }
+        let kind = if self.begin.from_guid == 0 { "new filesystem" } else { "incremental" };
+        Error::Refused {
+            what: format!(
+                "cannot receive {kind} stream: checksum mismatch or incomplete stream: '{}' is as it \
+                 was, because {why}",
+                self.target
+            ),
+        }
+    }
+
     /// The snapshot that the dataset begins with.
     pub(super) fn base(&self) -> Option<&Dataset> {
         self.mode.base()
@@ -468,8 +483,8 @@ fn partial_error(head: &Dataset) -> Error {
     let name = head.name();
     let why = match head.resume_state() {
         Ok(Some(_)) => {
-            "it contains partially-complete state from `zfs receive -s`: resume it with its \
-             receive_resume_token, or abort it with `zfs receive -A`"
+            "destination contains partially-complete state from \"zfs receive -s\": resume it with \
+             its receive_resume_token, or abort it with `zfs receive -A`"
         }
         _ => "another stream is being received into it",
     };

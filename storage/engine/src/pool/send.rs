@@ -101,7 +101,13 @@ impl Pool {
         super::incomplete::check_complete(&dataset)?;
         let base = step.base.as_deref().map(|base| self.send_base(&dataset, base)).transpose()?;
         let dsl_failed = |error: dsl::Error| match error {
-            dsl::Error::KeyNotLoaded { .. } => crate::keys::locked_error(&dataset),
+            dsl::Error::KeyNotLoaded { .. } => Error::Refused {
+                what: format!(
+                    "cannot send '{name}': source key must be loaded: `zfs load-key {}`, or send it \
+                     as it is stored with -w",
+                    dataset.dir().path()
+                ),
+            },
             error => Error::from_dsl_error(name, &error),
         };
         let facts = self.feature_facts(&dataset)?;
