@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """make test-web: the dashboard of a demonstration NAS in a headless browser.
 
-A daemon gets 24 drive files with recorded SMART reports, one of them failing, and three pools. A proxy adds the
-session's cookie, as the browser has no way to log in without a person. Each page is opened in light, in dark and as
-wide as a phone; a probe measures that nothing is wider than the screen, and the browser must not complain. The
-pictures are in target/web.
+A daemon gets 24 drive files with recorded SMART reports, one of them failing, and three pools of 21 of them. A proxy
+adds the session's cookie, as the browser has no way to log in without a person. Each page is opened in light, in dark
+and as wide as a phone. A probe measures that nothing is wider than the screen, axe-core (from npm) finds nothing that
+keeps out a keyboard or a screen reader, and the browser must not complain. Then actions run by their forms against
+the real pools. The pictures are in target/web. `web.py NAME...` opens only these pages.
 """
 
 import http.client
@@ -33,16 +34,18 @@ VIEWS = {
     "dark": ["--window-size=1440,900", "--blink-settings=preferredColorScheme=0"],
     "phone": ["--window-size=390,844"],
 }
-PROBE = b"""<script>
-addEventListener("load", () => {
+AXE = "axe-core@4.14.1"
+PROBE = b"""<script src="/axe.js"></script><script>
+addEventListener("load", async () => {
+  const options = { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"] };
+  const judged = window.axe ? await axe.run(document, options) : { violations: [] };
   const place = document.createElement("pre");
   place.id = "found";
   place.textContent = JSON.stringify({
     wide: document.documentElement.scrollWidth, screen: innerWidth, high: document.documentElement.scrollHeight,
     lowest: Math.max(0, ...["pools", "drives", "bays"].map(
       (id) => document.getElementById(id)?.getBoundingClientRect().bottom ?? 0)),
-    unnamed: [...document.querySelectorAll("button, a, input:not([type=hidden])")].filter(
-      (it) => !it.textContent.trim() && !(it.labels && it.labels.length)).length,
+    axe: judged.violations.map((it) => it.id + ": " + it.nodes[0].html.slice(0, 120)), judged: Boolean(window.axe),
   });
   document.body.append(place);
 });
@@ -65,6 +68,7 @@ class Nas:
         state = place / "state"
         state.mkdir()
         drives = [place / f"sd{letter}" for letter in "abcdefghijklmnopqrstuvwx"]
+        self.drives = drives
         reports = REPORTS * 4
         reports[4], reports[9] = "smart-fail2", "smart-scsi"
         serials = []
@@ -87,10 +91,14 @@ class Nas:
             f'chip = "simfan"\npwm = 1\n[[fans.fan]]\nname = "rear"\nchip = "simfan"\npwm = 2\n'
             f'[ups]\nserver = "nut://127.0.0.1:{nut}/demo"\n')
         for at, pool in enumerate(["archive", "backup", "tank"]):
-            members = map(str, drives[8 * at:8 * at + 8])
+            members = map(str, drives[8 * at:8 * at + 8][:5 if pool == "tank" else 8])
             self.run("zpool", "create", "-m", "none", pool, "raidz2", *members)
         self.run("drives", "list", "--now", check=False)
         self.run("zpool", "scrub", "tank")
+        self.run("zfs", "create", "-u", "tank/photos")
+        for name in ("monday", "tuesday"):
+            self.run("zfs", "snapshot", f"tank/photos@{name}")
+        self.run("share", "add", "smb", "tank/photos", "-o", "users=anna", check=False)
 
     def run(self, *words, check=True):
         command = [PROGRAM, *words, "--state", self.place / "state"]
@@ -99,15 +107,39 @@ class Nas:
             sys.exit(f"{words}: {done.stderr}")
         return done.stdout
 
+    def request(self, method, path, fields=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        form = urllib.parse.urlencode(fields or {})
+        connection.request(method, path, form, {"Cookie": self.cookie})
+        answer = connection.getresponse()
+        return answer, answer.read().decode()
+
     def log_in(self):
         link = re.search(r"http://\S+", self.run("web", "setup")).group()
-        form = urllib.parse.urlencode({"password": PASSWORD, "repeated": PASSWORD})
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        connection.request("POST", urllib.parse.urlsplit(link).path, form)
-        answer = connection.getresponse()
+        fields = {"password": PASSWORD, "repeated": PASSWORD}
+        answer, _ = self.request("POST", urllib.parse.urlsplit(link).path, fields)
         assert answer.status == 303, answer.status
         self.cookie = answer.headers["Set-Cookie"].split(";")[0]
 
+    def act(self, action, **fields):
+        self.act_list(action, list(fields.items()))
+
+    def act_list(self, action, fields):
+        """Runs an action as a browser does: first the question, which shows the command, then the form."""
+        _, question = self.request("GET", f"/do/{action}?{urllib.parse.urlencode(fields)}")
+        csrf = re.search(r'name="csrf" value="(\w+)"', question)
+        if not csrf or "poolhouse " not in question:
+            sys.exit(f"{action}: {question}")
+        answer, text = self.request("POST", f"/do/{action}", fields + [("csrf", csrf.group(1))])
+        if answer.status != 303 and "Done, with warnings" not in text:
+            sys.exit(f"{action}: {answer.status} {text}")
+
+    def wait_for(self, path, text):
+        end = time.monotonic() + 120
+        while text not in (shown := self.request("GET", path)[1]):
+            if time.monotonic() > end:
+                sys.exit(f"{path} does not show '{text}': {shown}")
+            time.sleep(0.5)
 
     def measure(self):
         """The milliseconds of the first page: the median of 50, and the slowest."""
@@ -122,11 +154,17 @@ class Nas:
         return f"{len(body)} bytes in {times[25]:.1f} ms, at most {times[-1]:.1f} ms"
 
 
-def make_proxy(nas, with_probe):
-    """A server that adds the cookie; with the probe it also lets the page run a script of ours."""
+def make_proxy(nas, axe):
+    """A server that adds the cookie; with axe-core it also lets the page run scripts of ours."""
+    with_probe = axe is not None
 
     class Proxy(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
+            if self.path == "/axe.js":
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(axe)
+                return
             connection = http.client.HTTPConnection("127.0.0.1", nas.port, timeout=60)
             connection.request("GET", self.path, headers={"Cookie": nas.cookie})
             answer = connection.getresponse()
@@ -158,10 +196,63 @@ def browse(browser, profile, url, *options):
     return done.stdout, complaints
 
 
-def check(browser, nas, target, profile):
-    plain, probing = make_proxy(nas, False), make_proxy(nas, True)
+def pages_of(nas):
+    old = urllib.parse.quote(str(nas.drives[4]), safe="")
+    chosen = "&".join(f"drive={urllib.parse.quote(str(drive))}" for drive in nas.drives[21:])
+    return {
+        "first": "/", "drive": "/drives/SNSDE01", "pool": "/pools/tank", "replace": f"/pools/archive/replace/{old}",
+        "question": "/do/scrub?pool=tank", "destroy": "/do/destroy-snapshot?snapshot=tank/photos@monday",
+        "datasets": "/datasets", "dataset": "/datasets/tank%2Fphotos",
+        "files": "/datasets/tank%2Fphotos/files?at=monday&path=", "shares": "/shares", "copies": "/copies",
+        "alerts": "/alerts", "users": "/users", "account": "/account", "totp": "/account/totp",
+        "new-pool": f"/new-pool?{chosen}", "login": "/login",
+    }
+
+
+def run_actions(nas):
+    """The actions against the real pools: each is seen on a page, and in the history of the pool."""
+    nas.act("scrub", pool="tank")
+    nas.act("snapshot", dataset="tank/photos", name="by-web")
+    nas.wait_for("/datasets/tank%2Fphotos", "by-web")
+    nas.act("rollback", snapshot="tank/photos@by-web", typed="tank/photos@by-web")
+    nas.act("destroy-snapshot", snapshot="tank/photos@by-web", typed="tank/photos@by-web")
+    nas.act("create-filesystem", name="tank/music")
+    old, new = map(str, (nas.drives[4], nas.drives[21]))
+    nas.act("locate", drive="SNSDE01", pool="archive", guide=old)
+    nas.act("offline", pool="archive", device=old, guide=old)
+    nas.act("replace", pool="archive", device=old, guide=old, new=new, path="")
+    nas.wait_for(f"/pools/archive/replace/{urllib.parse.quote(old, safe='')}", "is no part of pool archive")
+    pair = [str(drive) for drive in nas.drives[22:]]
+    nas.act_list("create-pool", [("pool", "fresh"), ("layout", "mirror 2"), ("typed", "fresh")] + [("drive", it) for it in pair])
+    nas.wait_for("/", "fresh")
+    nas.act("share", protocol="nfs", dataset="tank/photos", networks="192.0.2.0/24", users="")
+    nas.wait_for("/shares", "tank/photos")
+    nas.act("unshare", protocol="nfs", name="tank/photos")
+    nas.act("export", pool="fresh")
+    history = nas.run("zpool", "history", "tank", "archive")
+    for command in ("zpool scrub tank", "zfs snapshot tank/photos@by-web", f"zpool replace archive {old} {new}"):
+        if command not in history:
+            sys.exit(f"the history has no '{command}': {history}")
+
+
+def fetch_axe(target):
+    """axe-core as one script; without npm the pages are not judged by it."""
+    script = target / "package/axe.min.js"
+    if not script.exists() and shutil.which("npm"):
+        subprocess.run(["npm", "pack", "--silent", AXE], cwd=target, capture_output=True, timeout=120)
+        for package in target.glob("axe-core-*.tgz"):
+            subprocess.run(["tar", "-xzf", package, "package/axe.min.js"], cwd=target, timeout=60)
+    return script.read_bytes() if script.exists() else b""
+
+
+def check(browser, nas, target, profile, chosen):
+    axe = fetch_axe(target)
+    if not axe:
+        print("left out: axe-core (no npm, or no network)")
+    pages = {name: path for name, path in pages_of(nas).items() if not chosen or name in chosen}
+    plain, probing = make_proxy(nas, None), make_proxy(nas, axe)
     failures = []
-    for page, path in {"first": "/", "drive": "/drives/SNSDE01", "scrub": "/pools/tank/scrub", "login": "/login"}.items():
+    for page, path in pages.items():
         for view, options in VIEWS.items():
             picture = target / f"{page}-{view}.png"
             _, complaints = browse(browser, profile, plain + path, *options, f"--screenshot={picture}")
@@ -172,10 +263,10 @@ def check(browser, nas, target, profile):
                 failures.append(f"{page} {view}: it was not shown")
                 continue
             facts = json.loads(found.group(1))
-            print(f"{page} {view}: {facts}")
+            print(f"{page} {view}: {facts}", flush=True)
             # pools, drives and bays are seen without scrolling
             scrolls = view != "phone" and facts["lowest"] > 900
-            if facts["wide"] > facts["screen"] or facts["unnamed"] or scrolls:
+            if facts["wide"] > facts["screen"] or facts["axe"] or scrolls or (axe and not facts["judged"]):
                 failures.append(f"{page} {view}: {facts}")
     return failures
 
@@ -193,7 +284,8 @@ def main():
             nas.log_in()
             time.sleep(5)  # two looks of the daemon
             print(f"first page: {nas.measure()}")
-            failures = check(browser, nas, target, pathlib.Path(place) / "profile")
+            failures = check(browser, nas, target, pathlib.Path(place) / "profile", sys.argv[1:])
+            run_actions(nas)
         finally:
             subprocess.run([PROGRAM, "serve", "--stop", "--state", pathlib.Path(place) / "state"],
                            capture_output=True, timeout=120)

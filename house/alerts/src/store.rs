@@ -90,6 +90,9 @@ pub struct Alert {
     /// When its condition was gone first, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone: Option<u64>,
+    /// Whether the owner acknowledged it as it is. An alert that gets worse is not acknowledged any more.
+    #[serde(default)]
+    pub is_acknowledged: bool,
 }
 
 /// A message for all channels.
@@ -186,6 +189,7 @@ impl AlertStore {
             (known.title, known.sentence, known.action) = (title, sentence, action);
             if is_worse {
                 (known.severity, known.level, known.notified) = (severity, level, now);
+                known.is_acknowledged = false;
             }
         } else {
             let (state, began, notified, gone) = (AlertState::Open, now, now, None);
@@ -200,10 +204,22 @@ impl AlertStore {
                 began,
                 notified,
                 gone,
+                is_acknowledged: false,
             };
             self.open.insert(key, alert);
         }
         is_worse.then_some(message)
+    }
+
+    /// Acknowledges an open alert as it is now. Returns whether there is one of that key.
+    pub fn acknowledge(&mut self, key: &str) -> bool {
+        let found = self.open.get_mut(key);
+        found.map(|alert| alert.is_acknowledged = true).is_some()
+    }
+
+    /// Whether the owner acknowledged the alert of a key.
+    pub fn is_acknowledged(&self, key: &str) -> bool {
+        self.open.get(key).is_some_and(|alert| alert.is_acknowledged)
     }
 
     /// The open alerts, the most urgent first, then those that ended, the latest first.

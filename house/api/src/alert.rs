@@ -1,4 +1,4 @@
-//! Alerts: listed, and the channels tested.
+//! Alerts: listed and acknowledged, and the channels tested.
 
 use alerts::Alert;
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,24 @@ pub struct AlertList {
     pub channels: Vec<String>,
     /// A sentence for each channel that could not deliver a message.
     pub undelivered: Vec<String>,
+}
+
+/// Acknowledges an open alert: the verdict ignores it until it gets worse.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AcknowledgeAlert {
+    /// The key of the alert, as `poolhouse alerts list --json` shows it.
+    pub key: String,
+}
+
+impl Call for AcknowledgeAlert {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/alerts/acknowledge";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("acknowledge alert '{}'", self.key)
+    }
 }
 
 /// Sends a message by every channel.

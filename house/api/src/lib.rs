@@ -25,6 +25,7 @@ mod diff;
 mod drive;
 mod event;
 mod fans;
+mod file;
 mod hold;
 mod job;
 mod key;
@@ -46,7 +47,7 @@ mod vdev;
 mod web;
 mod wire;
 
-pub use alert::{AlertList, ChannelTest, ListAlerts, TestAlerts};
+pub use alert::{AcknowledgeAlert, AlertList, ChannelTest, ListAlerts, TestAlerts};
 pub use backup::{BucketAccess, StartBackup, StartedBackup};
 pub use call::{Call, Method, Refusal, Reply};
 pub use config::{ConfigReport, GetConfig, SetConfig};
@@ -62,6 +63,7 @@ pub use drive::{
 };
 pub use event::{Event, EventPage, EventRecord, ListEvents};
 pub use fans::{CalibrateFan, FanStatus, GetFans};
+pub use file::{FileEntry, ListFiles, RestoreFile, restored_name};
 pub use hold::{Hold, ListHolds, PlaceHold, ReleaseHold};
 pub use job::{CancelJob, Job, JobProgress, JobState, ListJobs};
 pub use key::{ChangeKey, InheritKey, LoadKey, Secret, UnloadKey};
@@ -103,7 +105,10 @@ pub use vdev::{
     AddDevices, AttachDevice, CancelRemoval, ClearLabels, DetachDevice, OfflineDevice,
     OnlineDevice, RemoveDevices, ReopenPools, ReplaceDevice, SplitPool, VdevLayout, VdevRole,
 };
-pub use web::{DashboardLinks, DashboardStatus, GetDashboard, SetUpDashboard, TurnOffDashboard};
+pub use web::{
+    DashboardLinks, DashboardStatus, DashboardUser, FIRST_USER, GetDashboard, GetRootCertificate,
+    ListDashboardUsers, RemoveDashboardUser, Role, SetUpDashboard, TurnOffDashboard,
+};
 pub use wire::{
     COMMAND_HEADER, EncodedCall, PREFIX, decode, decode_command, encode, encode_command,
 };

@@ -116,6 +116,19 @@ impl AlertNotifier {
         self.changed.notify_all();
     }
 
+    /// Acknowledges an open alert. Returns whether there is one of that key.
+    pub(crate) fn acknowledge(&self, key: &str) -> bool {
+        let mut state = self.state.lock();
+        let is_known = state.store.acknowledge(key);
+        self.save(&state.store);
+        is_known
+    }
+
+    /// Whether the owner acknowledged the alert of a condition.
+    pub(crate) fn is_acknowledged(&self, key: &str) -> bool {
+        self.state.lock().store.is_acknowledged(key)
+    }
+
     /// The alerts, the open ones first.
     pub(crate) fn alerts(&self) -> Vec<Alert> {
         self.state.lock().store.alerts()

@@ -3,25 +3,31 @@
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use api::{DriveDetails, LocateDrive, NoteDrive, Overview, ScrubPool};
-use web::Backend;
+use api::{DriveDetails, Overview, Refusal};
+use axum::body::Body;
+use axum::http::Request;
+use tower_service::Service;
+use web::{ApiReply, ApiRequest, Backend};
 
+use crate::auth::Peer;
 use crate::context::Context;
 use crate::events::unix_seconds;
+use crate::web_tls::WebTls;
 use crate::{Error, Result, environment, state_file};
 
-/// The seconds for which the button of the dashboard lets a light blink.
-const LOCATE_SECONDS: u64 = 60;
+/// The largest answer of the API that a page shows, in bytes.
+const MAX_ANSWER: usize = 64 << 20;
 
 /// The daemon behind the dashboard. It keeps the context by a weak reference: the context has the routes.
 pub(crate) struct DashboardBackend {
     context: Weak<Context>,
     started: Instant,
+    tls: Arc<WebTls>,
 }
 
 impl DashboardBackend {
-    pub(crate) fn new(context: &Arc<Context>) -> Self {
-        Self { context: Arc::downgrade(context), started: Instant::now() }
+    pub(crate) fn new(context: &Arc<Context>, tls: Arc<WebTls>) -> Self {
+        Self { context: Arc::downgrade(context), started: Instant::now(), tls }
     }
 
     fn context(&self) -> Result<Arc<Context>> {
@@ -29,9 +35,9 @@ impl DashboardBackend {
         self.context.upgrade().ok_or_else(|| Error::refused_error(why))
     }
 
-    fn write_password(&self, hash: Option<&str>) -> Result<()> {
-        let path = self.context()?.state_dir.web_password();
-        let Some(hash) = hash else {
+    fn write_users(&self, users: Option<&str>) -> Result<()> {
+        let path = self.context()?.state_dir.web_users();
+        let Some(users) = users else {
             return match std::fs::remove_file(&path) {
                 Err(why) if why.kind() != std::io::ErrorKind::NotFound => {
                     Err(Error::file_error(&path, &why))
@@ -39,26 +45,39 @@ impl DashboardBackend {
                 _ => Ok(()),
             };
         };
-        state_file::replace(&path, hash.as_bytes())
+        state_file::replace(&path, users.as_bytes())
     }
 
-    fn read_password(&self) -> Result<Option<String>> {
-        let path = self.context()?.state_dir.web_password();
+    fn read_users(&self) -> Result<Option<String>> {
+        let path = self.context()?.state_dir.web_users();
         match std::fs::read_to_string(&path) {
-            Ok(hash) => Ok(Some(hash.trim().to_owned())),
+            Ok(users) => Ok(Some(users)),
             Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(why) => Err(Error::file_error(&path, &why)),
         }
     }
+}
 
-    fn start_scrub(&self, pool: &str, stop: bool, command: &str) -> Result<()> {
-        let context = self.context()?;
-        let call = ScrubPool { name: pool.to_owned(), stop, ..ScrubPool::default() };
-        context.pools.scrub(&call)?;
-        let uid = rustix::process::geteuid().as_raw();
-        context.pools.record_command(pool, command, uid);
-        Ok(())
+/// Sends a request to the API within this process, as the daemon's own user.
+async fn send(routes: axum::Router, request: ApiRequest) -> std::result::Result<Vec<u8>, String> {
+    let ApiRequest { method, encoded, command } = request;
+    let peer = Peer::from_uid(rustix::process::geteuid().as_raw());
+    let built = Request::builder()
+        .method(method.as_str())
+        .uri(encoded.target)
+        .header(api::COMMAND_HEADER, api::encode_command(&command))
+        .extension(peer)
+        .body(Body::from(encoded.body));
+    let request = built.map_err(|why| why.to_string())?;
+    let mut routes = routes;
+    let Ok(response) = routes.call(request).await;
+    let (head, body) = response.into_parts();
+    let body = axum::body::to_bytes(body, MAX_ANSWER).await.map_err(|why| why.to_string())?;
+    if head.status.is_success() {
+        return Ok(body.to_vec());
     }
+    let refusal: std::result::Result<Refusal, _> = serde_json::from_slice(&body);
+    Err(refusal.map_or_else(|why| why.to_string(), |refusal| refusal.error))
 }
 
 /// An error as a sentence.
@@ -79,30 +98,24 @@ impl Backend for DashboardBackend {
         )
     }
 
-    fn scrub(&self, pool: &str, stop: bool, command: &str) -> std::result::Result<(), String> {
-        sentence(self.start_scrub(pool, stop, command))
+    fn call(&self, request: ApiRequest) -> ApiReply {
+        let routes = self.context().ok().and_then(|context| context.routes.get().cloned());
+        Box::pin(async move {
+            let routes = routes.ok_or("the daemon is shutting down")?;
+            send(routes, request).await
+        })
     }
 
-    fn note_drive(&self, drive: &str) -> std::result::Result<(), String> {
-        sentence(self.context().and_then(|context| {
-            let call = NoteDrive { drive: drive.to_owned(), forget: false };
-            context.drives.note(&call, &context.overview.latest().pools).map(drop)
-        }))
+    fn load_users(&self) -> std::result::Result<Option<String>, String> {
+        sentence(self.read_users())
     }
 
-    fn locate_drive(&self, drive: &str) -> std::result::Result<(), String> {
-        sentence(self.context().and_then(|context| {
-            let call = LocateDrive { drive: drive.to_owned(), seconds: LOCATE_SECONDS };
-            context.drives.locate(&call).map(drop)
-        }))
+    fn save_users(&self, users: Option<&str>) -> std::result::Result<(), String> {
+        sentence(self.write_users(users))
     }
 
-    fn load_password(&self) -> std::result::Result<Option<String>, String> {
-        sentence(self.read_password())
-    }
-
-    fn save_password(&self, hash: Option<&str>) -> std::result::Result<(), String> {
-        sentence(self.write_password(hash))
+    fn root_certificate(&self) -> Option<String> {
+        self.tls.root_certificate().ok().flatten()
     }
 
     fn fill_random(&self, bytes: &mut [u8]) -> std::result::Result<(), String> {

@@ -17,14 +17,16 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tower_service::Service;
-use web::{ClientAddress, Dashboard};
+use web::{ClientAddress, Dashboard, IsEncrypted};
 
 use crate::auth::{Peer, Token};
 use crate::context::Context;
 use crate::log::Log;
+use crate::web_tls::WebTls;
 use crate::{Error, Result, metrics, router};
 
 /// Every local user may connect: `auth` decides what a user may do.
@@ -39,6 +41,8 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const NO_TOKEN: &str = "use the API without its token (Authorization: Bearer TOKEN)";
 /// The time that a request to the dashboard may take.
 const PAGE_TIMEOUT: Duration = Duration::from_mins(1);
+/// The first byte of a TLS connection: the type of a handshake record.
+const TLS_HANDSHAKE: u8 = 0x16;
 /// The time that a client may take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -110,6 +114,8 @@ pub(crate) struct TcpRoutes {
     pub(crate) dashboard: Arc<Dashboard>,
     /// For the metrics. The context has the routes, so that it is not owned here.
     pub(crate) context: Weak<Context>,
+    /// The certificate, if connections are encrypted.
+    pub(crate) tls: Option<Arc<WebTls>>,
 }
 
 impl TcpRoutes {
@@ -119,6 +125,9 @@ impl TcpRoutes {
         }
         if !request.uri().path().starts_with("/api/") {
             request.extensions_mut().insert(ClientAddress(client));
+            if self.tls.is_some() {
+                request.extensions_mut().insert(IsEncrypted);
+            }
             let answer = self.dashboard.answer(request.map(Body::new));
             return tokio::time::timeout(PAGE_TIMEOUT, answer).await.unwrap_or_else(|_| {
                 let why = Error::refused_error("the request was not sent within a minute");
@@ -162,15 +171,9 @@ pub(crate) async fn accept_tcp(listener: TcpListener, routes: TcpRoutes, log: Ar
         match listener.accept().await {
             Ok((stream, client)) => {
                 let routes = routes.clone();
-                let answer = move |request: hyper::Request<Incoming>| {
-                    let answer = routes.clone().answer(request, client.ip());
-                    async move { Ok::<_, Infallible>(answer.await) }
-                };
                 tokio::spawn(async move {
                     let _permit = permit;
-                    let stream = TokioIo::new(stream);
-                    // a client that hangs up needs no reply
-                    let _ = connection().serve_connection(stream, service_fn(answer)).await;
+                    serve_tcp(stream, routes, client.ip()).await;
                 });
             }
             Err(why) => {
@@ -179,6 +182,65 @@ pub(crate) async fn accept_tcp(listener: TcpListener, routes: TcpRoutes, log: Ar
             }
         }
     }
+}
+
+/// Serves a TCP connection until it ends. A client that hangs up needs no reply.
+async fn serve_tcp(stream: TcpStream, routes: TcpRoutes, client: IpAddr) {
+    let Some(tls) = routes.tls.clone() else {
+        return serve_routes(stream, routes, client).await;
+    };
+    // the daemon is shutting down
+    let Some(context) = routes.context.upgrade() else { return };
+    let mut first = [0];
+    let peeked = tokio::time::timeout(HEAD_TIMEOUT, stream.peek(&mut first)).await;
+    if !matches!(peeked, Ok(Ok(1))) {
+        return;
+    }
+    if first != [TLS_HANDSHAKE] {
+        let answer = |request: hyper::Request<Incoming>| async move {
+            Ok::<_, Infallible>(lead_to_tls(&request))
+        };
+        let _ = connection().serve_connection(TokioIo::new(stream), service_fn(answer)).await;
+        return;
+    }
+    let acceptor = match tls.acceptor(&context.config.current().section("web")) {
+        Ok(acceptor) => acceptor,
+        Err(why) => return context.log.write_line(&format!("no TLS connection: {why}")),
+    };
+    drop(context);
+    let accepted = tokio::time::timeout(HEAD_TIMEOUT, acceptor.accept(stream)).await;
+    if let Ok(Ok(stream)) = accepted {
+        serve_routes(stream, routes, client).await;
+    }
+}
+
+/// Serves the requests of a connection.
+async fn serve_routes<S>(stream: S, routes: TcpRoutes, client: IpAddr)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let answer = move |request: hyper::Request<Incoming>| {
+        let answer = routes.clone().answer(request, client);
+        async move { Ok::<_, Infallible>(answer.await) }
+    };
+    let _ = connection().serve_connection(TokioIo::new(stream), service_fn(answer)).await;
+}
+
+/// The answer to a request without TLS where TLS is needed: a browser goes on with it.
+fn lead_to_tls(request: &hyper::Request<Incoming>) -> Response {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    let target = host.map(|host| format!("https://{host}{path}"));
+    let target = target.and_then(|target| header::HeaderValue::from_str(&target).ok());
+    let is_page = request.method() == hyper::Method::GET && !path.starts_with("/api/");
+    let Some(target) = target.filter(|_| is_page) else {
+        let why = Error::refused_error("connections to this port are encrypted: use https");
+        return router::refuse(StatusCode::UPGRADE_REQUIRED, &why);
+    };
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
+    response.headers_mut().insert(header::LOCATION, target);
+    response
 }
 
 /// HTTP with one request a connection.

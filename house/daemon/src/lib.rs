@@ -50,6 +50,7 @@ mod state_file;
 mod time_machine;
 mod ups;
 mod volume_devices;
+mod web_tls;
 
 pub use client::Client;
 pub use config::{ConfigProblem, check_config};

@@ -48,7 +48,10 @@ impl OverviewCache {
         let mut conditions = conditions::find(parts, space, now);
         conditions.extend(overdue_replicas(context, now));
         conditions.sort_by_key(|condition| std::cmp::Reverse(condition.severity));
-        let (grade, sentence) = verdict(&conditions, pools.len(), drives.drives.len());
+        let counted: Vec<_> =
+            conditions.iter().filter(|it| !notifier.is_acknowledged(&it.key)).cloned().collect();
+        let (grade, sentence) =
+            verdict(&counted, conditions.len(), pools.len(), drives.drives.len());
         notifier.update(conditions, drives.is_complete, &sentence, now);
         let mounts =
             context.pools.all().iter().flat_map(|pool| pool.mounted_filesystems()).collect();
@@ -82,14 +85,22 @@ impl OverviewCache {
     }
 }
 
-/// The verdict on everything: the most urgent condition.
-fn verdict(conditions: &[Condition], pools: usize, drives: usize) -> (Grade, String) {
+/// The verdict on everything: the most urgent condition. `all` is the number of conditions with those that the owner
+/// acknowledged.
+fn verdict(conditions: &[Condition], all: usize, pools: usize, drives: usize) -> (Grade, String) {
     let Some(first) = conditions.first() else {
         let plural = |count: usize, noun: &str| {
             format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
         };
         let (pools, drives) = (plural(pools, "pool"), plural(drives, "drive"));
-        return (Grade::Ok, format!("All is well: {pools} and {drives}, no problem is known."));
+        let sentence = match all {
+            0 => format!("All is well: {pools} and {drives}, no problem is known."),
+            all => format!(
+                "No new problem: {pools} and {drives}; acknowledged: {}.",
+                plural(all, "alert")
+            ),
+        };
+        return (Grade::Ok, sentence);
     };
     let grade = match first.severity {
         alerts::Severity::Critical => Grade::Failing,

@@ -163,9 +163,14 @@ impl StateDir {
         self.persistent_dir.join("stopped-scrubs.json")
     }
 
-    /// The hash of the dashboard's password.
-    pub(crate) fn web_password(&self) -> PathBuf {
-        self.persistent_dir.join("web-password")
+    /// The users of the dashboard, with the hashes of their passwords.
+    pub(crate) fn web_users(&self) -> PathBuf {
+        self.persistent_dir.join("web-users.json")
+    }
+
+    /// The certificate authority of the dashboard, with its key.
+    pub(crate) fn web_authority(&self) -> PathBuf {
+        self.persistent_dir.join("web-ca.json")
     }
 
     /// The newest copies that the replicas hold.

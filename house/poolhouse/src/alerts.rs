@@ -3,7 +3,7 @@
 use std::io;
 
 use alerts::AlertState;
-use api::{ListAlerts, TestAlerts};
+use api::{AcknowledgeAlert, ListAlerts, TestAlerts};
 
 use crate::daemon::DaemonArgs;
 use crate::outcome::{CommandResult, Outcome};
@@ -36,6 +36,8 @@ pub(crate) struct Alerts {
 enum Command {
     /// List the alerts
     List(ListArgs),
+    /// Acknowledge an alert: the verdict ignores it until it gets worse
+    Ack(AckArgs),
     /// Send a test message by every channel
     Test(TestArgs),
 }
@@ -53,6 +55,20 @@ struct ListArgs {
     all: bool,
 }
 
+/// Acknowledge an alert: the verdict ignores it until it gets worse
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "The alert stays in the list until its condition is over. The key of an alert is in
+`poolhouse alerts list --json`.
+
+Example:
+  poolhouse alerts ack pool/tank/space"
+)]
+struct AckArgs {
+    /// The key of the alert
+    key: String,
+}
+
 /// Send a test message by every channel
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:
@@ -64,6 +80,7 @@ impl Alerts {
     pub(crate) fn run(&self) -> CommandResult {
         match &self.command {
             Command::List(args) => self.list(args),
+            Command::Ack(args) => self.daemon.execute(&AcknowledgeAlert { key: args.key.clone() }),
             Command::Test(TestArgs {}) => self.test(),
         }
     }
@@ -83,7 +100,11 @@ impl Alerts {
         }
         let mut table = Table::new([Align::Left, Align::Left, Align::Left]);
         for alert in &list.alerts {
-            let state = if is_open(alert.state) { alert.severity.as_str() } else { "over" };
+            let state = match (is_open(alert.state), alert.is_acknowledged) {
+                (false, _) => "over",
+                (true, true) => "acknowledged",
+                (true, false) => alert.severity.as_str(),
+            };
             let cells = [time::format_minutes(alert.began), state.to_owned(), alert.title.clone()];
             table.add_row(cells);
             let text = format!("{} {}", alert.sentence, alert.action);

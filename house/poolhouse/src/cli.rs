@@ -9,8 +9,8 @@ use crate::mount_zfs::{self, PROGRAM_NAME};
 use crate::outcome::{CommandResult, Failure};
 use crate::usage;
 use crate::{
-    alerts, backup, bench, config, daemon, drives, events, fans, generate, inspect, jobs, plan,
-    policy, replicate, rescue, share, stream, timemachine, ups, user, web, zfs, zpool,
+    alerts, backup, bench, config, daemon, drives, events, fans, files, generate, inspect, jobs,
+    plan, policy, replicate, rescue, share, stream, timemachine, ups, user, web, zfs, zpool,
 };
 
 /// A NAS in one program: real OpenZFS pools, in user space.
@@ -50,6 +50,7 @@ enum Command {
     /// List the jobs of the daemon, or cancel one
     Jobs(jobs::Jobs),
     /// Take snapshots by the clock, and destroy surplus ones
+    Files(files::Files),
     Policy(policy::Policy),
     /// Copy snapshots to another pool, here or on another host
     Replicate(replicate::ReplicateArgs),
@@ -140,6 +141,7 @@ impl Cli {
             Command::User(user) => user.run(),
             Command::TimeMachine(timemachine) => timemachine.run(),
             Command::Jobs(jobs) => jobs.run(),
+            Command::Files(files) => files.run(),
             Command::Policy(policy) => policy.run(),
             Command::Replicate(replicate) => replicate.run(),
             Command::Events(events) => events.run(),

@@ -17,6 +17,7 @@ mod daemon;
 mod drives;
 mod events;
 mod fans;
+mod files;
 mod generate;
 mod inspect;
 mod interrupt;

@@ -1,5 +1,11 @@
-//! TLS of HTTP clients: the certificates that they trust.
+//! TLS: the certificates that our HTTP clients trust, and those that our servers show.
 #![forbid(unsafe_code)]
+
+mod authority;
+mod server;
+
+pub use authority::{Authority, AuthorityError, Date};
+pub use server::{CertificateFileError, server_config};
 
 use std::io;
 use std::path::{Path, PathBuf};

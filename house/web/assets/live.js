@@ -1,7 +1,6 @@
-// Keeps the first page fresh: fetches its sections every few seconds, and exchanges those that changed.
-// Without this script the page shows the state of its loading.
+// Keeps a page fresh: fetches it every few seconds, and exchanges those of its sections that changed.
+// Without this script a page shows the state of its loading.
 const PAUSE = 3000;
-const live = document.getElementById("live");
 const warning = document.getElementById("connection");
 const shown = new Map();
 
@@ -24,7 +23,8 @@ function exchange(text) {
 
 async function refresh() {
   try {
-    const answer = await fetch("/live", { cache: "no-store", redirect: "error" });
+    const here = location.pathname + location.search;
+    const answer = await fetch(here, { cache: "no-store", redirect: "error", headers: { "x-live": "1" } });
     if (answer.status === 401) {
       location.assign("/login");
       return;
@@ -44,4 +44,12 @@ async function run() {
   }
 }
 
-if (live) run();
+if (document.querySelector("[data-live]")) run();
+
+// the time slider opens the moment that it is moved to; the links below it do the same without this script
+const slider = document.querySelector("[data-slider]");
+if (slider) {
+  const moments = [...document.querySelectorAll(".moments a")];
+  slider.addEventListener("input", () => slider.setAttribute("aria-valuetext", moments[slider.value].title));
+  slider.addEventListener("change", () => location.assign(moments[slider.value].href));
+}

@@ -15,6 +15,24 @@ impl Form {
         Self(form_urlencoded::parse(body).into_owned().collect())
     }
 
+    /// The value of a field that must not be empty.
+    pub(crate) fn required(&self, name: &str) -> Result<&str, String> {
+        match self.field(name) {
+            "" => Err(format!("The field {name} is empty.")),
+            value => Ok(value),
+        }
+    }
+
+    /// All values of a field.
+    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.pairs().filter(move |(field, _)| *field == name).map(|(_, value)| value)
+    }
+
+    /// All fields with their values.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(field, value)| (field.as_str(), value.as_str()))
+    }
+
     /// The value of a field; empty if it is missing.
     pub(crate) fn field(&self, name: &str) -> &str {
         let found = self.0.iter().find(|(field, _)| field == name);
@@ -29,10 +47,11 @@ pub(crate) fn session_cookie(headers: &HeaderMap) -> Option<&str> {
     pairs.find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
 }
 
-/// The header that sets the session's cookie. The cookie is valid on HTTP as well: the daemon has
-/// no TLS yet.
-pub(crate) fn set_cookie(value: &str) -> Option<HeaderValue> {
-    HeaderValue::from_str(&format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict")).ok()
+/// The header that sets the session's cookie. A session that began by TLS is not valid without.
+pub(crate) fn set_cookie(value: &str, is_encrypted: bool) -> Option<HeaderValue> {
+    let secure = if is_encrypted { "; Secure" } else { "" };
+    let cookie = format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{secure}");
+    HeaderValue::from_str(&cookie).ok()
 }
 
 /// The header that removes the session's cookie.

@@ -1,24 +1,30 @@
 //! The dashboard: pages rendered on the server, sessions, and the checks of requests.
 //!
 //! ```text
-//! request ── headers ── gate ── page or form
-//!              │          ├ no password set      404; only a setup link leads on
+//! request ── headers ── gate ── page or action
+//!              │          ├ no user              404; only a setup link leads on
 //!              │          ├ no session           /login
-//!              │          └ POST without token   403
+//!              │          ├ POST without token   403
+//!              │          └ role too low         403
 //!              └ Content-Security-Policy, no framing, no caching, on every answer
 //!
-//! GET  /                          all on one page              GET  /live   the same without the frame
-//! GET  /drives/{drive}            a drive                      POST /drives/{drive}/note
-//! GET  /pools/{pool}/scrub        asks back                    POST /pools/{pool}/scrub
-//! GET  /login                     asks for the password        POST /login, /logout
-//! GET  /setup/{token}             sets the password, once      POST /setup/{token}
-//! GET  /assets/{name}             style sheet and script
+//! GET  /                              all on one page       GET  /datasets, /datasets/{name}[/changes]
+//! GET  /drives/{drive}                a drive               GET  /shares, /copies, /alerts, /users
+//! GET  /pools/{pool}                  a pool                GET  /new-pool, /account[/totp]
+//! GET  /pools/{pool}/replace/{device} the guide             POST /account/..., /share-users
+//! GET  /do/{action}                   asks back             POST /do/{action}
+//! GET  /login, /setup/{token}                               POST /login, /setup/{token}, /logout
+//! GET  /ca.crt                        the root certificate  GET  /assets/{name}
 //! ```
 //!
-//! Pages show the daemon's latest overview from memory, so that none waits for a drive. The crate knows the
-//! daemon by the trait [`Backend`] only.
+//! The overview, pools and drives come from memory, so that they wait for no drive. Other pages show an answer of
+//! the API, or the last one after two seconds. Changes are calls of the API. The crate knows the daemon by the trait
+//! [`Backend`] only.
 #![forbid(unsafe_code)]
 
+mod accounts;
+mod actions;
+mod answers;
 mod backend;
 mod dashboard;
 mod forms;
@@ -28,6 +34,7 @@ mod routes;
 mod sessions;
 mod setup;
 mod throttle;
+mod totp;
 
-pub use backend::{Backend, ClientAddress};
+pub use backend::{ApiReply, ApiRequest, Backend, ClientAddress, IsEncrypted};
 pub use dashboard::{Dashboard, SETUP_MINUTES};

@@ -11,6 +11,9 @@ pub(crate) const MAX_BYTES: usize = 1024;
 /// The bytes of a salt.
 pub(crate) const SALT_BYTES: usize = 16;
 
+/// A hash that no password has, for names without a user.
+pub(crate) const NO_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
 /// Refuses a password that is too short or too long.
 pub(crate) fn check_new(password: &str, repeated: &str) -> Result<(), String> {
     if password != repeated {
@@ -44,7 +47,7 @@ pub(crate) fn matches(password: &str, hash: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_new, hash, matches};
+    use super::{NO_HASH, check_new, hash, matches};
 
     #[test]
     fn only_the_password_matches_its_hash() {
@@ -52,6 +55,7 @@ mod tests {
         assert!(stored.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{stored}");
         assert!(matches("correct horse", &stored));
         assert!(!matches("correct hors", &stored) && !matches("", &stored));
+        assert!(super::PasswordHash::new(NO_HASH).is_ok() && !matches("", NO_HASH));
         assert!(!matches("correct horse", "") && !matches("", ""));
         assert_ne!(stored, hash("correct horse", &[8; 16]).unwrap());
     }

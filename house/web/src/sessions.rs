@@ -35,6 +35,7 @@ impl Secret {
 pub(crate) struct Sessions(HashMap<[u8; 32], Session>);
 
 struct Session {
+    user: String,
     /// The token that each form of the session carries.
     csrf: Secret,
     began: u64,
@@ -42,8 +43,8 @@ struct Session {
 }
 
 impl Sessions {
-    /// Opens a session.
-    pub(crate) fn open(&mut self, cookie: &Secret, csrf: Secret, now: u64) {
+    /// Opens a session of a user.
+    pub(crate) fn open(&mut self, user: &str, cookie: &Secret, csrf: Secret, now: u64) {
         self.expire(now);
         if self.0.len() >= MAX_SESSIONS {
             let idlest = self.0.iter().min_by_key(|(_, session)| session.used);
@@ -51,23 +52,40 @@ impl Sessions {
                 self.0.remove(&key);
             }
         }
-        self.0.insert(hash(&cookie.0), Session { csrf, began: now, used: now });
+        let session = Session { user: user.to_owned(), csrf, began: now, used: now };
+        self.0.insert(hash(&cookie.0), session);
     }
 
-    /// The token for the forms of a session; none if the session does not exist or ended. A page's
+    /// The user of a session and the token for its forms; none if the session does not exist or ended. A page's
     /// own background requests do not extend the session.
-    pub(crate) fn csrf(&mut self, cookie: &str, now: u64, is_use: bool) -> Option<Secret> {
+    pub(crate) fn find(
+        &mut self,
+        cookie: &str,
+        now: u64,
+        is_use: bool,
+    ) -> Option<(String, Secret)> {
         self.expire(now);
         let session = self.0.get_mut(&hash(cookie))?;
         if is_use {
             session.used = now;
         }
-        Some(session.csrf.clone())
+        Some((session.user.clone(), session.csrf.clone()))
     }
 
     /// Ends a session.
     pub(crate) fn close(&mut self, cookie: &str) {
         self.0.remove(&hash(cookie));
+    }
+
+    /// Ends the sessions of a user, but not the one of the cookie `kept`.
+    pub(crate) fn close_user(&mut self, user: &str, kept: Option<&str>) {
+        let kept = kept.map(hash);
+        self.0.retain(|key, session| session.user != user || Some(*key) == kept);
+    }
+
+    /// The number of open sessions of a user.
+    pub(crate) fn count_of(&self, user: &str) -> usize {
+        self.0.values().filter(|session| session.user == user).count()
     }
 
     /// Ends all sessions.
@@ -102,14 +120,15 @@ mod tests {
     #[test]
     fn sessions_end_by_idleness_and_age() {
         let mut sessions = Sessions::default();
-        sessions.open(&secret(1), secret(2), 0);
-        assert!(sessions.csrf(&secret(1).0, 1, true).unwrap().matches(&secret(2).0));
-        assert!(sessions.csrf(&secret(3).0, 1, true).is_none());
-        assert!(sessions.csrf(&secret(1).0, IDLE_LIMIT, true).is_some());
-        assert!(sessions.csrf(&secret(1).0, 2 * IDLE_LIMIT, true).is_none());
-        sessions.open(&secret(1), secret(2), 0);
+        sessions.open("anna", &secret(1), secret(2), 0);
+        let (user, csrf) = sessions.find(&secret(1).0, 1, true).unwrap();
+        assert!(user == "anna" && csrf.matches(&secret(2).0));
+        assert!(sessions.find(&secret(3).0, 1, true).is_none());
+        assert!(sessions.find(&secret(1).0, IDLE_LIMIT, true).is_some());
+        assert!(sessions.find(&secret(1).0, 2 * IDLE_LIMIT, true).is_none());
+        sessions.open("anna", &secret(1), secret(2), 0);
         let mut now = 0;
-        while sessions.csrf(&secret(1).0, now, true).is_some() {
+        while sessions.find(&secret(1).0, now, true).is_some() {
             now += IDLE_LIMIT - 1;
         }
         assert!(now >= AGE_LIMIT);
@@ -119,12 +138,24 @@ mod tests {
     fn the_table_is_bounded() {
         let mut sessions = Sessions::default();
         for number in 0..200 {
-            sessions.open(&secret(number), secret(0), u64::from(number));
+            sessions.open("anna", &secret(number), secret(0), u64::from(number));
         }
         assert_eq!(sessions.count(), MAX_SESSIONS);
-        assert!(sessions.csrf(&secret(199).0, 200, true).is_some());
-        assert!(sessions.csrf(&secret(0).0, 200, true).is_none());
+        assert!(sessions.find(&secret(199).0, 200, true).is_some());
+        assert!(sessions.find(&secret(0).0, 200, true).is_none());
         sessions.close(&secret(199).0);
-        assert!(sessions.csrf(&secret(199).0, 200, true).is_none());
+        assert!(sessions.find(&secret(199).0, 200, true).is_none());
+    }
+
+    #[test]
+    fn sessions_of_one_user_end_together() {
+        let mut sessions = Sessions::default();
+        for (number, user) in [(1, "anna"), (2, "anna"), (3, "ben")] {
+            sessions.open(user, &secret(number), secret(0), 0);
+        }
+        sessions.close_user("anna", Some(&secret(2).0));
+        assert_eq!((sessions.count_of("anna"), sessions.count_of("ben")), (1, 1));
+        sessions.close_user("anna", None);
+        assert!(sessions.find(&secret(2).0, 0, true).is_none() && sessions.count() == 1);
     }
 }

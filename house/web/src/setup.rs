@@ -1,44 +1,92 @@
-//! The one-time link by which the password is set.
+//! The one-time links by which users set their passwords.
+
+use api::Role;
 
 use crate::sessions::Secret;
 
-/// The link that holds; a new one ends the one before.
+/// The links that hold at the same time; the oldest ends first.
+const MAX_LINKS: usize = 16;
+
+/// The links that hold, the oldest first.
 #[derive(Default)]
-pub(crate) struct SetupLink(Option<(Secret, u64)>);
+pub(crate) struct SetupLinks(Vec<SetupLink>);
 
-impl SetupLink {
-    /// Makes `token` the link until `end`, in seconds of the monotonic clock.
-    pub(crate) fn set(&mut self, token: Secret, end: u64) {
-        self.0 = Some((token, end));
-    }
+struct SetupLink {
+    token: Secret,
+    target: SetupTarget,
+    /// In seconds of the monotonic clock.
+    end: u64,
+}
 
-    /// Whether a token is that of the link.
-    pub(crate) fn holds(&self, token: &str, now: u64) -> bool {
-        self.0.as_ref().is_some_and(|(secret, end)| secret.matches(token) && now < *end)
-    }
+/// The user that a link is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SetupTarget {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+}
 
-    /// Ends the link if the token is right. Returns whether it was.
-    pub(crate) fn take(&mut self, token: &str, now: u64) -> bool {
-        let holds = self.holds(token, now);
-        if holds {
-            self.0 = None;
+impl SetupLinks {
+    /// Adds a link that holds until `end`. It ends the link of the same user before.
+    pub(crate) fn add(&mut self, token: Secret, target: SetupTarget, end: u64) {
+        self.end_for(&target.name);
+        if self.0.len() >= MAX_LINKS {
+            self.0.remove(0);
         }
-        holds
+        self.0.push(SetupLink { token, target, end });
+    }
+
+    /// The user that the link of a token is for; none: no such link holds.
+    pub(crate) fn find(&self, token: &str, now: u64) -> Option<&SetupTarget> {
+        let found = self.0.iter().find(|link| link.token.matches(token) && now < link.end);
+        found.map(|link| &link.target)
+    }
+
+    /// Ends the link of a token. Returns its user, if it held.
+    pub(crate) fn take(&mut self, token: &str, now: u64) -> Option<SetupTarget> {
+        let target = self.find(token, now).cloned()?;
+        self.end_for(&target.name);
+        Some(target)
+    }
+
+    /// Ends the link of a user.
+    pub(crate) fn end_for(&mut self, name: &str) {
+        self.0.retain(|link| link.target.name != name);
+    }
+
+    /// Ends all links.
+    pub(crate) fn end_all(&mut self) {
+        self.0.clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::SetupLink;
+    use api::Role;
+
+    use super::{MAX_LINKS, SetupLinks, SetupTarget};
     use crate::sessions::Secret;
 
+    fn target(name: &str) -> SetupTarget {
+        SetupTarget { name: name.to_owned(), role: Role::Look }
+    }
+
     #[test]
-    fn a_link_holds_once_and_for_a_time() {
-        let secret = || Secret::from_bytes(&[1; 32]);
-        let mut link = SetupLink::default();
-        assert!(!link.holds("", 0));
-        link.set(secret(), 10);
-        assert!(link.holds(&secret().0, 9) && !link.holds(&secret().0, 10));
-        assert!(!link.take("x", 9) && link.take(&secret().0, 9) && !link.take(&secret().0, 9));
+    fn links_hold_once_and_for_a_time() {
+        let secret = |number| Secret::from_bytes(&[number; 32]);
+        let mut links = SetupLinks::default();
+        assert!(links.find("", 0).is_none());
+        links.add(secret(1), target("anna"), 10);
+        assert_eq!(links.find(&secret(1).0, 9), Some(&target("anna")));
+        assert!(links.find(&secret(1).0, 10).is_none() && links.take("x", 9).is_none());
+        assert!(links.take(&secret(1).0, 9).is_some() && links.take(&secret(1).0, 9).is_none());
+        // another link ends the one before of the same user
+        links.add(secret(1), target("anna"), 10);
+        links.add(secret(2), target("ben"), 10);
+        links.add(secret(3), target("anna"), 10);
+        assert!(links.find(&secret(1).0, 9).is_none() && links.find(&secret(2).0, 9).is_some());
+        for number in 0..100 {
+            links.add(secret(number), target(&number.to_string()), 10);
+        }
+        assert_eq!(links.0.len(), MAX_LINKS);
     }
 }

@@ -35,6 +35,19 @@ fn messages_come_once_and_when_worse() {
 }
 
 #[test]
+fn acknowledged_alerts_speak_again_when_worse() {
+    let mut store = AlertStore::default();
+    let key = "pool/tank/state";
+    assert!(!store.acknowledge(key));
+    store.update(vec![condition(Severity::Warning, 1)], |_| true, 0);
+    assert!(store.acknowledge(key) && store.is_acknowledged(key));
+    assert!(store.update(vec![condition(Severity::Warning, 1)], |_| true, 10).is_empty());
+    assert!(store.is_acknowledged(key));
+    assert_eq!(store.update(vec![condition(Severity::Warning, 2)], |_| true, 20).len(), 1);
+    assert!(!store.is_acknowledged(key));
+}
+
+#[test]
 fn short_absence_does_not_end_an_alert() {
     let mut store = AlertStore::default();
     store.update(vec![condition(Severity::Warning, 1)], |_| true, 0);

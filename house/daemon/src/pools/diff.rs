@@ -54,7 +54,7 @@ fn list(
     Ok(changes.collect())
 }
 
-const fn letter(kind: FileType) -> &'static str {
+pub(super) const fn letter(kind: FileType) -> &'static str {
     match kind {
         FileType::Directory => "/",
         FileType::Symlink => "@",

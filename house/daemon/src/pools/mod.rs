@@ -8,6 +8,7 @@ mod destroy;
 mod destroy_plan;
 mod devices;
 mod diff;
+mod files;
 pub(crate) mod filesystems;
 mod holds;
 mod import;

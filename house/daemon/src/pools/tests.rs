@@ -8,12 +8,12 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use api::{
-    CreateFilesystem, CreatePool, DestroyDatasets, Event, JobState, MountOverrides, Mounting,
-    PolicyRun, RenameDataset, RollbackDataset, VdevLayout, VdevRole,
+    CreateFilesystem, CreatePool, DestroyDatasets, Event, JobState, ListFiles, MountOverrides,
+    Mounting, PolicyRun, RenameDataset, RestoreFile, RollbackDataset, VdevLayout, VdevRole,
 };
 use engine::pool::Rewind;
 use posix::access::OpenMode;
-use posix::{Credentials, NewInode, WriteOffset};
+use posix::{Credentials, NewInode, SetAttributes, WriteOffset, XattrMode};
 use vfs::{FileOffset, FileSystem as _, SharedFileSystem as _};
 
 use super::Pools;
@@ -399,6 +399,44 @@ fn doors_stay_open_over_renames_and_rollbacks() {
     assert!(listener.join().unwrap(), "the rollback was not announced");
     drop((other, server));
     assert!(pool.filesystems.find("tank/moved").is_none());
+    home.pools.export_pool("tank", false).unwrap();
+}
+
+#[test]
+fn files_are_restored_beside_present_ones() {
+    let home = TestDaemon::new("restored");
+    let pool = home.pools.pool("tank").unwrap();
+    pool.handle
+        .create_filesystem(&engine::pool::NewDataset {
+            name: "tank/fs".to_owned(),
+            properties: vec![("mountpoint".to_owned(), "none".to_owned())],
+        })
+        .unwrap();
+    let server = InProcess::open(&home, "tank/fs");
+    server.write("letter.txt", "before");
+    let (fs, context) = (server.0.filesystem(), server.context());
+    let ino = fs.lookup(&context, fs.root_ino(), b"letter.txt").unwrap().ino;
+    let given = SetAttributes { mode: Some(0o4640), uid: Some(7), ..SetAttributes::default() };
+    fs.set_attributes(&context, ino, &given).unwrap();
+    fs.set_xattr(&context, ino, b"user.tag", Some(b"blue"), XattrMode::Any).unwrap();
+    pool.handle.create_snapshots(&["tank/fs@monday".to_owned()]).unwrap();
+    server.write("letter.txt", "behind");
+    let (snapshot, path) = ("tank/fs@monday".to_owned(), "/letter.txt".to_owned());
+    let listed = ListFiles { dataset: snapshot.clone(), path: String::new() };
+    let listed = home.pools.list_files(&listed).unwrap();
+    assert_eq!((listed.len(), listed[0].name.as_str(), listed[0].size), (1, "letter.txt", 6));
+    let call = RestoreFile { snapshot, path };
+    assert_eq!(home.pools.restore_file(&call).unwrap(), "/letter (monday).txt");
+    assert_eq!(home.pools.restore_file(&call).unwrap(), "/letter (monday).txt 2");
+    assert_eq!(server.read("letter.txt"), "behind");
+    assert_eq!(server.read("letter (monday).txt"), "before");
+    let restored = fs.lookup(&context, fs.root_ino(), b"letter (monday).txt").unwrap();
+    assert_eq!((restored.mode & 0o7777, restored.uid), (0o4640, 7));
+    let tag = fs.xattr(&context, restored.ino, b"user.tag").unwrap();
+    assert_eq!(tag.as_deref(), Some(&b"blue"[..]));
+    let missing = RestoreFile { path: "/none".to_owned(), ..call };
+    assert!(home.pools.restore_file(&missing).unwrap_err().to_string().contains("there is no"));
+    drop(server);
     home.pools.export_pool("tank", false).unwrap();
 }
 

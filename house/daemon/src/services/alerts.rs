@@ -6,7 +6,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use alerts::AlertsConfig;
-use api::{GetOverview, ListAlerts, Overview, TestAlerts};
+use api::{AcknowledgeAlert, GetOverview, ListAlerts, Overview, TestAlerts};
 
 use super::Service;
 use crate::alert_notifier::AlertNotifier;
@@ -45,6 +45,16 @@ impl Service for AlertService {
         router.add(move |_: &GetOverview, _| Ok(Overview::clone(&context.overview.latest())));
         let notifier = Arc::clone(&self.notifier);
         router.add(move |_: &ListAlerts, _| Ok(notifier.list()));
+        let notifier = Arc::clone(&self.notifier);
+        router.add(move |call: &AcknowledgeAlert, _| {
+            if notifier.acknowledge(&call.key) {
+                return Ok(());
+            }
+            let key = &call.key;
+            Err(Error::refused_error(format!(
+                "there is no open alert '{key}'; see: poolhouse alerts list"
+            )))
+        });
         let notifier = Arc::clone(&self.notifier);
         router.add(move |_: &TestAlerts, _| Ok(notifier.test()));
     }

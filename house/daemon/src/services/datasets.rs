@@ -5,9 +5,9 @@ use std::sync::Arc;
 use api::{
     AbortReceive, AllowPermissions, CloneSnapshot, CreateBookmark, CreateFilesystem,
     CreateSnapshots, CreateVolume, DestroyDatasets, GetPermissions, InheritProperty, ListDatasets,
-    ListFileChanges, ListHolds, ListOwnerUsage, PlaceHold, PlanSend, PromoteClone, ReceiveStream,
-    ReleaseHold, RemovePermissions, RenameDataset, Reply, RollbackDataset, SendStream,
-    SetProperties,
+    ListFileChanges, ListFiles, ListHolds, ListOwnerUsage, PlaceHold, PlanSend, PromoteClone,
+    ReceiveStream, ReleaseHold, RemovePermissions, RenameDataset, Reply, RestoreFile,
+    RollbackDataset, SendStream, SetProperties,
 };
 
 use super::Service;
@@ -71,6 +71,10 @@ impl DatasetService {
         router.add(move |call: &AbortReceive, _| pools.abort_receive(call));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &ListFileChanges, _| pools.list_file_changes(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &ListFiles, _| pools.list_files(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &RestoreFile, _| pools.restore_file(call));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &PlaceHold, _| pools.place_hold(call));
         let pools = Arc::clone(&self.pools);

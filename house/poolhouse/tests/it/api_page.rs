@@ -9,8 +9,9 @@ const DOCUMENT: &str = "../../docs/api.md";
 const INTRODUCTION: &str = "# The API
 
 Every command of `poolhouse` is a call of this API, on the daemon's Unix socket (`socket` in its state folder). With
-`poolhouse config set web.listen ADDRESS:PORT` the same calls are answered over HTTP, with the token in the state folder
-as `Authorization: Bearer TOKEN`. `GET /api/v1/openapi.json` describes each field.
+`poolhouse config set web.listen ADDRESS:PORT` the same calls are answered over HTTP, on other addresses than loopback
+over HTTPS, with the token in the state folder as `Authorization: Bearer TOKEN`. `GET /api/v1/openapi.json` describes
+each field.
 
 ```text
 curl --unix-socket STATE/socket http://localhost/api/v1/pools

@@ -2,7 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
 use crate::health::watch_drives;
 use crate::test_nas::TestNas;
@@ -89,8 +93,8 @@ fn first_page_shows_a_real_pool() {
     nas.run("drives list --now");
     let shows = |browser: &mut Browser, text: &str| {
         let last = std::time::Instant::now() + Duration::from_mins(1);
-        while !browser.page("/live").contains(text) {
-            assert!(std::time::Instant::now() < last, "{text}: {}", browser.page("/live"));
+        while !browser.page("/").contains(text) {
+            assert!(std::time::Instant::now() < last, "{text}: {}", browser.page("/"));
             std::thread::sleep(Duration::from_millis(100));
         }
     };
@@ -100,16 +104,16 @@ fn first_page_shows_a_real_pool() {
         assert!(page.contains(text), "{text}: {page}");
     }
     // a scrub by the button: first the question, which shows the command
-    let question = browser.page("/pools/tank/scrub");
+    let question = browser.page("/do/scrub?pool=tank");
     assert!(question.contains("poolhouse zpool scrub tank"), "{question}");
-    let started = browser.submit("/pools/tank/scrub", "/pools/tank/scrub", "");
+    let started = browser.submit("/do/scrub?pool=tank", "/do/scrub", "&pool=tank");
     assert_eq!(started.status, 303, "{}", started.body);
     shows(&mut browser, "scrub finished");
     assert!(nas.run_ok("zpool history tank").contains("zpool scrub tank"));
     // the failing drive is noted by its page
     let drive = browser.page("/drives/d1.img");
     assert!(drive.contains("Reallocated_Sector_Ct"), "{drive}");
-    assert_eq!(browser.submit("/drives/d1.img", "/drives/d1.img/note", "").status, 303);
+    assert_eq!(browser.submit("/drives/d1.img", "/do/note", "&drive=d1.img").status, 303);
     assert_eq!(nas.run("drives list").status, 0);
 }
 
@@ -120,22 +124,160 @@ fn sessions_end_and_passwords_survive_a_restart() {
     browser.page("/");
     let status = nas.run_ok("web status");
     assert!(status.contains("on at 127.0.0.1:") && status.contains("1 sessions"), "{status}");
-    let hash = nas.state_dir().join("web-password");
+    let hash = nas.state_dir().join("web-users.json");
     let mode =
         std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&hash).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
-    assert!(std::fs::read_to_string(&hash).unwrap().starts_with("$argon2id$"));
+    assert!(std::fs::read_to_string(&hash).unwrap().contains("$argon2id$"));
     // a restart ends sessions, and keeps the password
     nas.run_ok("serve --stop");
     nas.run_ok("web status");
     nas.wait_until(|| TcpStream::connect(("127.0.0.1", browser.port)).is_ok());
     assert_eq!(browser.request("GET", "/", "").status, 303);
-    assert_eq!(browser.request("POST", "/login", "password=wrong").status, 401);
-    assert_eq!(browser.request("POST", "/login", &format!("password={PASSWORD}")).status, 303);
+    assert_eq!(browser.request("POST", "/login", "name=admin&password=wrong").status, 401);
+    assert_eq!(
+        browser.request("POST", "/login", &format!("name=admin&password={PASSWORD}")).status,
+        303
+    );
     browser.page("/");
     nas.run_ok("web off");
     assert_eq!(browser.request("GET", "/", "").status, 404);
     assert!(!hash.exists());
     // the API does not know the dashboard's cookie
     assert_eq!(browser.request("GET", "/api/v1/pools", "").status, 401);
+}
+
+#[test]
+fn snapshots_are_taken_and_rolled_back() {
+    let nas = TestNas::new("web-snapshots", 2);
+    nas.create_pool("-m none tank mirror", 2);
+    let mut browser = log_in(&nas);
+    let taken = browser.submit("/datasets/tank", "/do/snapshot", "&dataset=tank&name=one");
+    assert_eq!(taken.status, 303, "{}", taken.body);
+    let page = browser.page("/datasets/tank");
+    assert!(page.contains("/do/rollback?snapshot=tank%40one"), "{page}");
+    assert!(nas.run_ok("zpool history tank").contains("zfs snapshot tank@one"));
+    let refused = browser.submit("/datasets/tank", "/do/rollback", "&snapshot=tank@one");
+    assert_eq!(refused.status, 422, "{}", refused.body);
+    let rolled =
+        browser.submit("/datasets/tank", "/do/rollback", "&snapshot=tank@one&typed=tank@one");
+    assert_eq!(rolled.status, 303, "{}", rolled.body);
+    let created = browser.submit("/datasets", "/do/create-filesystem", "&name=tank/a");
+    assert!(created.status == 303 || created.status == 200, "{}", created.body);
+    assert!(browser.page("/datasets").contains("tank/a"));
+    for path in ["/shares", "/copies", "/alerts", "/users", "/account", "/pools/tank"] {
+        browser.page(path);
+    }
+    let gone = browser.submit(
+        "/datasets/tank",
+        "/do/destroy-snapshot",
+        "&snapshot=tank@one&typed=tank@one",
+    );
+    assert_eq!(gone.status, 303, "{}", gone.body);
+    assert!(!browser.page("/datasets/tank").contains("tank@one"));
+}
+
+#[test]
+fn drive_is_replaced_by_the_guide() {
+    let nas = TestNas::new("web-replace", 3);
+    watch_drives(&nas, &["smart-ata2.json", "smart-fail2.json", "smart-ata2.json"], "");
+    nas.create_pool("-m none tank mirror", 2);
+    let mut browser = log_in(&nas);
+    nas.run("drives list --now");
+    let drives = nas.drive_paths(3);
+    let [old, new] = [1, 2].map(|at| drives[at].display().to_string());
+    let guide = format!("/pools/tank/replace/{}", old.replace('/', "%2F"));
+    let (port, cookie) = (browser.port, browser.cookie.clone());
+    let shows = |text: &str| {
+        let mut browser = Browser { port, cookie: cookie.clone() };
+        let shown = browser.request("GET", &guide, "");
+        shown.status == 200 && shown.body.contains(text)
+    };
+    nas.wait_until(|| shows(&format!("value=\"{new}\"")));
+    assert!(shows("poolhouse drives locate") && shows("Reallocated_Sector_Ct"));
+    let fields = format!("&pool=tank&device={old}&guide={old}");
+    let offline = browser.submit(&guide, "/do/offline", &fields);
+    assert_eq!(offline.status, 303, "{}", offline.body);
+    let replaced = browser.submit(&guide, "/do/replace", &format!("{fields}&new={new}&path="));
+    assert_eq!(replaced.status, 303, "{}", replaced.body);
+    nas.wait_until(|| shows("is no part of pool tank"));
+    let status = nas.run_ok("zpool status -P tank");
+    assert!(status.contains(&new) && !status.contains(&old), "{status}");
+    assert!(nas.run_ok("zpool history tank").contains(&format!("zpool replace tank {old} {new}")));
+}
+
+/// One exchange over TLS with a server that a root certificate vouches for.
+fn exchange_by_tls(port: u16, root: &str, request: &str) -> std::io::Result<String> {
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(root.as_bytes()) {
+        roots.add(certificate.unwrap()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider);
+    let config = config.with_safe_default_protocol_versions().unwrap();
+    let config = config.with_root_certificates(roots).with_no_client_auth();
+    let name = "localhost".try_into().unwrap();
+    let session = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_mins(1)))?;
+    let mut stream = rustls::StreamOwned::new(session, stream);
+    stream.write_all(request.as_bytes())?;
+    let mut text = Vec::new();
+    match stream.read_to_end(&mut text) {
+        // the server closes the connection behind its answer
+        Err(why) if why.kind() != std::io::ErrorKind::UnexpectedEof => return Err(why),
+        _ => {}
+    }
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn browsers_trust_the_root_certificate() {
+    let nas = TestNas::new("web-tls", 0);
+    let port = free_port();
+    let missing = nas.run("web certificate");
+    assert!(
+        missing.status != 0 && missing.stderr.contains("no root certificate"),
+        "{}",
+        missing.stderr
+    );
+    nas.run_ok("config set web.tls on");
+    nas.run_ok(&format!("config set web.listen {port}"));
+    let root = nas.run_ok("web certificate");
+    assert!(root.starts_with("-----BEGIN CERTIFICATE-----") && !root.contains("KEY"), "{root}");
+    let shown = nas.run_ok("web setup anna --role operate");
+    let link = shown.lines().find_map(|line| line.trim().strip_prefix("https://")).unwrap();
+    let path = &link[link.find('/').unwrap()..];
+    let form = format!("password={PASSWORD}&repeated={PASSWORD}");
+    let head = format!("Host: localhost:{port}\r\nContent-Length: {}\r\n", form.len());
+    let request = format!("POST {path} HTTP/1.1\r\n{head}\r\n{form}");
+    // a root of another machine does not do
+    let other = TestNas::new("web-tls-other", 0);
+    other.run_ok("config set web.tls on");
+    other.run_ok(&format!("config set web.listen {}", free_port()));
+    let wrong = other.run_ok("web certificate");
+    assert!(exchange_by_tls(port, &wrong, &request).is_err());
+    let answer = exchange_by_tls(port, &root, &request).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 303"), "{answer}");
+    assert!(answer.contains("SameSite=Strict; Secure"), "{answer}");
+    assert!(nas.run_ok("web users").contains("anna  operate"), "{}", nas.run_ok("web users"));
+    // requests without TLS are led to it, and never carried out
+    let mut plain = Browser { port, cookie: String::new() };
+    let answer = plain.request("GET", "/login", "");
+    assert_eq!(answer.status, 308);
+    assert!(
+        answer.head.contains(&format!("location: https://127.0.0.1:{port}/login")),
+        "{}",
+        answer.head
+    );
+    assert_eq!(plain.request("POST", "/login", "name=anna").status, 426);
+    assert_eq!(plain.request("GET", "/api/v1/pools", "").status, 426);
+    let authority = nas.state_dir().join("web-ca.json");
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &std::fs::metadata(&authority).unwrap().permissions(),
+    );
+    assert_eq!(mode & 0o777, 0o600);
+    let key =
+        serde_json::from_slice::<serde_json::Value>(&std::fs::read(authority).unwrap()).unwrap();
+    assert!(!nas.read_log().contains(key["key"].as_str().unwrap()), "the log has no secret");
 }

@@ -2,13 +2,16 @@
 
 use maud::{Markup, html};
 
-use super::{Page, csrf_field, frame, segment};
+use super::{Page, bare_frame, csrf_field, frame, segment};
+use crate::actions::Action;
+use crate::dashboard::Visit;
+use crate::forms::Form;
+use crate::setup::SetupTarget;
 
-/// The page of a dashboard without a password.
+/// The page of a dashboard without users.
 pub(crate) fn off() -> Page {
-    frame(
+    bare_frame(
         "poolhouse: off",
-        None,
         &html! {
             section class="card narrow" {
                 h1 { "The dashboard is off" }
@@ -20,42 +23,47 @@ pub(crate) fn off() -> Page {
 }
 
 /// The login.
-pub(crate) fn login(why: Option<&str>) -> Page {
-    frame(
+pub(crate) fn login(why: Option<&str>, has_ca: bool) -> Page {
+    bare_frame(
         "poolhouse: log in",
-        None,
         &html! {
             section class="card narrow" {
                 h1 { "Log in" }
                 (complaint(why))
                 form method="post" action="/login" {
+                    label for="name" { "Name" }
+                    input id="name" name="name" value=(api::FIRST_USER) required autocomplete="username"
+                        autocapitalize="none" spellcheck="false";
                     label for="password" { "Password" }
                     input id="password" type="password" name="password" required autofocus
                         autocomplete="current-password";
+                    label for="code" { "One-time code, if you turned it on" }
+                    input id="code" name="code" inputmode="numeric" autocomplete="one-time-code";
                     button { "Log in" }
                 }
                 p class="hint" { "Forgotten? On the machine, type " code { "poolhouse web setup" } "." }
+                @if has_ca {
+                    p class="hint" {
+                        "Does the browser warn of the certificate? Install the "
+                        a href="/ca.crt" { "root certificate" } " of this machine."
+                    }
+                }
             }
         },
     )
 }
 
-/// The page on which the password is set.
-pub(crate) fn setup(token: &str, why: Option<&str>) -> Page {
-    frame(
+/// The page on which a password is set.
+pub(crate) fn setup(token: &str, target: &SetupTarget, why: Option<&str>) -> Page {
+    bare_frame(
         "poolhouse: set a password",
-        None,
         &html! {
             section class="card narrow" {
-                h1 { "Set the password" }
+                h1 { "Set the password of " (target.name) }
+                p { "This user may " strong { (target.role.as_str()) } "." }
                 (complaint(why))
                 form method="post" action={ "/setup/" (segment(token)) } {
-                    label for="password" { "Password, 10 characters or more" }
-                    input id="password" type="password" name="password" required minlength="10"
-                        autofocus autocomplete="new-password";
-                    label for="repeated" { "The same again" }
-                    input id="repeated" type="password" name="repeated" required minlength="10"
-                        autocomplete="new-password";
+                    (new_password())
                     button { "Set the password" }
                 }
             }
@@ -63,11 +71,22 @@ pub(crate) fn setup(token: &str, why: Option<&str>) -> Page {
     )
 }
 
+/// The fields of a new password.
+pub(super) fn new_password() -> Markup {
+    html! {
+        label for="password" { "Password, 10 characters or more" }
+        input id="password" type="password" name="password" required minlength="10"
+            autocomplete="new-password";
+        label for="repeated" { "The same again" }
+        input id="repeated" type="password" name="repeated" required minlength="10"
+            autocomplete="new-password";
+    }
+}
+
 /// A sentence about something that did not work.
 pub(crate) fn error(why: &str) -> Page {
-    frame(
+    bare_frame(
         "poolhouse",
-        None,
         &html! {
             section class="card narrow" {
                 h1 { "That did not work" }
@@ -78,40 +97,68 @@ pub(crate) fn error(why: &str) -> Page {
     )
 }
 
-/// The command that starts or stops a scrub.
-pub(crate) fn scrub_command(pool: &str, stop: bool) -> String {
-    if stop { format!("zpool scrub -s {pool}") } else { format!("zpool scrub {pool}") }
-}
-
-/// Asks before a scrub starts or stops.
-pub(crate) fn confirm_scrub(pool: &str, stop: bool, csrf: &str) -> Page {
-    let (title, text) = if stop {
-        ("Stop the scrub", "The scrub ends. Blocks that it has not read yet stay unchecked.")
-    } else {
-        (
-            "Start a scrub",
-            "It reads every block and repairs what is damaged. The pool stays in use, and is slower meanwhile.",
-        )
-    };
+/// The result of an action that has more to show than a page.
+pub(crate) fn notice(title: &str, text: &Markup, next: &str, visit: &Visit) -> Page {
     frame(
         &format!("poolhouse: {title}"),
-        Some(csrf),
+        "",
+        visit,
         &html! {
             section class="card narrow" {
-                h1 { (title) " of " (pool) "?" }
-                p { (text) }
-                p { "The command is " code { "poolhouse " (scrub_command(pool, stop)) } "." }
-                form method="post" action={ "/pools/" (segment(pool)) "/scrub" } {
-                    (csrf_field(csrf))
-                    @if stop { input type="hidden" name="stop" value="1"; }
-                    button { (title) }
-                    a class="button quiet" href="/" { "Cancel" }
+                h1 { (title) }
+                (text)
+                p { a class="button" href=(next) { "Continue" } }
+            }
+        },
+    )
+}
+
+/// Asks before an action.
+pub(crate) fn confirm(
+    name: &str,
+    action: &Action,
+    form: &Form,
+    why: Option<&str>,
+    visit: &Visit,
+) -> Page {
+    frame(
+        &format!("poolhouse: {}", action.title),
+        "",
+        visit,
+        &html! {
+            section class="card narrow" {
+                h1 { (action.title) "?" }
+                p { (action.consequence) }
+                p { "The command is:" }
+                p { code class="command" { "poolhouse " (action.request.command) } }
+                (complaint(why))
+                @if visit.role < action.role {
+                    p class="complaint" role="alert" {
+                        "Your role is " (visit.role.as_str()) "; this needs the role " (action.role.as_str()) "."
+                    }
+                    p { a class="button quiet" href=(action.next) { "Back" } }
+                } @else {
+                    form method="post" action={ "/do/" (name) } {
+                        (csrf_field(visit))
+                        @for (field, value) in form.pairs() {
+                            @if field != "csrf" && field != "typed" {
+                                input type="hidden" name=(field) value=(value);
+                            }
+                        }
+                        @if let Some(typed) = &action.typed {
+                            label for="typed" { "Type " strong { (typed) } " to confirm" }
+                            input id="typed" name="typed" required autocomplete="off" autocapitalize="none"
+                                spellcheck="false" autofocus;
+                        }
+                        button class=[action.typed.is_some().then_some("danger")] { "Run it" }
+                        a class="button quiet" href=(action.next) { "Cancel" }
+                    }
                 }
             }
         },
     )
 }
 
-fn complaint(why: Option<&str>) -> Markup {
+pub(super) fn complaint(why: Option<&str>) -> Markup {
     html! { @if let Some(why) = why { p class="complaint" role="alert" { (why) } } }
 }

@@ -1,12 +1,13 @@
 //! A drive: verdict, findings, history, attributes.
 
-use api::{Drive, DriveDetails};
+use api::{Drive, DriveDetails, Role};
 use health::Sample;
 use maud::{Markup, html};
 
 use super::drives::temperature;
 use super::format::{ago, drive_size, local, or_dash};
-use super::{Page, csrf_field, drive_path, frame, grade_class};
+use super::{Page, action_link, csrf_field, do_path, frame, grade_class, replace_path};
+use crate::dashboard::Visit;
 
 /// The samples of the curve, at most.
 const POINTS: usize = 200;
@@ -14,12 +15,13 @@ const POINTS: usize = 200;
 const CURVE: (f64, f64) = (600.0, 80.0);
 
 /// The page of a drive.
-pub(crate) fn drive(details: &DriveDetails, now: u64, csrf: &str) -> Page {
+pub(crate) fn drive(details: &DriveDetails, now: u64, visit: &Visit) -> Page {
     let DriveDetails { drive, samples } = details;
     let grade = drive.verdict.grade;
     frame(
         &format!("poolhouse: {}", drive.name),
-        Some(csrf),
+        "/",
+        visit,
         &html! {
             section class={ "verdict " (grade_class(grade)) } {
                 h1 { (drive.kind) " " (drive.name) @if let Some(bay) = &drive.bay { " in bay " (bay) } }
@@ -27,8 +29,8 @@ pub(crate) fn drive(details: &DriveDetails, now: u64, csrf: &str) -> Page {
             }
             div class="columns" {
                 div {
-                    section class="card" { (facts(drive, now)) (locate(drive, csrf)) }
-                    section class="card" { (findings(drive, csrf)) }
+                    section class="card" { (facts(drive, now)) (buttons(drive, visit)) }
+                    section class="card" { (findings(drive, visit)) }
                 }
                 div {
                     section class="card" { (curve(samples)) }
@@ -63,21 +65,35 @@ fn facts(drive: &Drive, now: u64) -> Markup {
     }
 }
 
-/// The button by which the drive is found in the case.
-fn locate(drive: &Drive, csrf: &str) -> Markup {
+/// The buttons: find the drive in the case, test it, replace it.
+fn buttons(drive: &Drive, visit: &Visit) -> Markup {
+    let test = |kind: &str, label: &str| {
+        let path = do_path("self-test", &[("drive", drive.id()), ("kind", kind)]);
+        action_link(visit, Role::Operate, &path, label)
+    };
     html! {
-        form method="post" action={ (drive_path(drive.id())) "/locate" } {
-            (csrf_field(csrf))
-            button { "Let its light blink" }
-            p class="hint" {
-                "For a minute; it wakes the drive. The command is "
-                code { "poolhouse drives locate " (drive.id()) } "."
+        @if visit.role >= Role::Operate {
+            form method="post" action="/do/locate" {
+                (csrf_field(visit))
+                input type="hidden" name="drive" value=(drive.id());
+                button { "Let its light blink" }
+                p class="hint" {
+                    "For a minute; it wakes the drive. The command is "
+                    code { "poolhouse drives locate " (drive.id()) } "."
+                }
+            }
+            div class="buttons" {
+                @if let Some(place) = &drive.place {
+                    (action_link(visit, Role::Operate, &replace_path(&place.pool, &place.device), "Replace…"))
+                }
+                (test("short", "Short self-test…"))
+                (test("long", "Long self-test…"))
             }
         }
     }
 }
 
-fn findings(drive: &Drive, csrf: &str) -> Markup {
+fn findings(drive: &Drive, visit: &Visit) -> Markup {
     let findings = &drive.verdict.findings;
     html! {
         h2 { "Findings" }
@@ -92,14 +108,7 @@ fn findings(drive: &Drive, csrf: &str) -> Markup {
             }
         }
         @if findings.iter().any(|finding| !finding.is_noted) {
-            form method="post" action={ (drive_path(drive.id())) "/note" } {
-                (csrf_field(csrf))
-                button { "I know, note it" }
-                p class="hint" {
-                    "They count again when they get worse. The command is "
-                    code { "poolhouse drives note " (drive.id()) } "."
-                }
-            }
+            (action_link(visit, Role::Operate, &do_path("note", &[("drive", drive.id())]), "I know, note it…"))
         }
     }
 }
@@ -108,7 +117,7 @@ fn attributes(drive: &Drive) -> Markup {
     html! {
         h2 { "Attributes" }
         @if drive.attributes.is_empty() { p class="hint" { "The drive reports none." } } @else {
-            div class="scroll" { table class="dense" {
+            div class="scroll" tabindex="0" { table class="dense" {
                 thead { tr {
                     th class="number" { "ID" } th { "Name" } th class="number" { "Value" }
                     th class="number" { "Worst" } th class="number" { "Thresh" } th { "Raw" }

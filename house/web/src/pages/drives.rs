@@ -12,7 +12,7 @@ pub(super) fn table(list: &DriveList) -> Markup {
         @if list.drives.is_empty() {
             p class="hint" { @if list.is_complete { "None." } @else { "They are being read for the first time." } }
         } @else {
-            div class="scroll" { table class="dense" {
+            div class="scroll" tabindex="0" { table class="dense" {
                 thead { tr {
                     th { "Bay" } th { "Drive" } th { "Model" } th class="number" { "Size" }
                     th class="number" { "Temp" } th { "Pool" } th { "Health" }
@@ -35,6 +35,18 @@ fn row(drive: &Drive) -> Markup {
             td class="number" { (temperature(drive)) }
             td { (or_dash(place)) }
             td title=(drive.verdict.sentence) { span class={ "badge " (grade_class(grade)) } { (grade.as_str()) } }
+        }
+    }
+}
+
+/// A drive in a list to choose from.
+pub(super) fn summary(drive: &Drive) -> Markup {
+    html! {
+        strong { (drive.name) } " " (or_dash(drive.model.as_ref())) ", "
+        (drive_size(drive.size)) ", " (temperature(drive))
+        @if let Some(bay) = &drive.bay { ", bay " (bay) }
+        " " span class={ "badge " (grade_class(drive.verdict.grade)) } {
+            (drive.verdict.grade.as_str())
         }
     }
 }

@@ -39,7 +39,7 @@ fn fan_table(status: &FanStatus) -> Markup {
     let celsius = |value: Option<f64>| or_dash(value.map(|celsius| format!("{celsius:.0} °C")));
     html! {
         h2 { "Fans" }
-        div class="scroll" { table class="dense" {
+        div class="scroll" tabindex="0" { table class="dense" {
             thead { tr { th { "Fan" } th class="number" { "Speed" } th class="number" { "rpm" } } }
             tbody {
                 @for fan in &status.fans {

@@ -1,34 +1,31 @@
 //! The first page: all on one.
 
-use alerts::Severity;
-use api::{EventRecord, Job, JobState, Overview};
+use api::{EventRecord, Overview, Role};
+use health::Grade;
 use maud::{Markup, html};
 
-use super::format::{ago, local, percent, span};
-use super::{Page, bays, drives, environment, events, frame, grade_class, pools};
+use super::format::{ago, local, span};
+use super::{
+    Page, action_link, alerts, bays, drives, environment, events, frame, grade_class, jobs, pools,
+    replace_path,
+};
+use crate::dashboard::Visit;
 
 /// The age in seconds from which an overview is called old.
 const OLD: u64 = 15;
 
-/// The first page.
-pub(crate) fn overview(overview: &Overview, now: u64, csrf: &str) -> Page {
+/// The first page. Each section that changes while the page is open has an id, by which the script exchanges it.
+pub(crate) fn overview(overview: &Overview, now: u64, visit: &Visit) -> Page {
     let title = format!("{}: {}", overview.host, overview.grade.as_str());
-    frame(
-        &title,
-        Some(csrf),
-        &html! {
-            p id="connection" class="complaint" role="alert" hidden { "The daemon does not answer. This page is old." }
-            div id="live" { (overview_sections(overview, now)) }
-        },
-    )
+    frame(&title, "/", visit, &sections(overview, now, visit))
 }
 
-/// The sections that change while the page is open. Each has an id, by which the script exchanges it.
-pub(crate) fn overview_sections(overview: &Overview, now: u64) -> Markup {
+fn sections(overview: &Overview, now: u64, visit: &Visit) -> Markup {
     html! {
         section id="verdict" class={ "verdict " (grade_class(overview.grade)) } aria-live="polite" data-live {
             h1 { (overview.host) }
             p { (overview.sentence) }
+            (replace_links(overview, visit))
         }
         section id="age" data-live {
             @let age = now.checked_sub(overview.time).filter(|age| *age > OLD);
@@ -42,77 +39,41 @@ pub(crate) fn overview_sections(overview: &Overview, now: u64) -> Markup {
         }
         div class="columns" {
             div {
-                section id="pools" class="card" data-live { (pools::pools(overview, now)) }
-                section id="bays" class="card" data-live { (bays::map(&overview.drives)) }
+                section id="pools" class="card" data-live { (pools::pools(overview, now, visit)) }
+                section id="bays" class="card" data-live { (bays::map(&overview.drives, None)) }
                 @if overview.ups.is_some() || overview.fans.is_some() {
                     section id="environment" class="card" data-live {
                         (environment::section(overview.ups.as_ref(), overview.fans.as_ref()))
                     }
                 }
-                section id="jobs" class="card" data-live { (job_table(&overview.jobs, now)) }
+                section id="jobs" class="card" data-live { (jobs::table(&overview.jobs, now, visit)) }
                 section id="mounts" class="card" data-live { (mount_table(overview)) }
             }
             div {
                 section id="drives" class="card" data-live { (drives::table(&overview.drives)) }
-                section id="alerts" class="card" data-live { (alert_list(overview, now)) }
+                section id="alerts" class="card" data-live { (alert_list(overview, now, visit)) }
                 section id="events" class="card" data-live { (event_table(&overview.events, now)) }
             }
         }
     }
 }
 
-fn alert_list(overview: &Overview, now: u64) -> Markup {
+/// From the verdict on a failing drive straight to the guide that replaces it.
+fn replace_links(overview: &Overview, visit: &Visit) -> Markup {
+    let failing = overview.drives.drives.iter().filter(|it| it.verdict.grade == Grade::Failing);
     html! {
-        h2 { "Alerts" }
+        @for (drive, place) in failing.filter_map(|it| Some((it, it.place.as_ref()?))) {
+            @let label = format!("Replace {}…", drive.name);
+            (action_link(visit, Role::Operate, &replace_path(&place.pool, &place.device), &label))
+        }
+    }
+}
+
+fn alert_list(overview: &Overview, now: u64, visit: &Visit) -> Markup {
+    html! {
+        h2 { a href="/alerts" { "Alerts" } }
         @if overview.alerts.is_empty() { p class="hint" { "None." } }
-        ul class="alerts" {
-            @for alert in &overview.alerts {
-                li {
-                    @let class = match alert.severity {
-                        Severity::Critical => "failing",
-                        Severity::Warning => "watch",
-                        Severity::Notice => "unknown",
-                    };
-                    span class={ "badge " (class) } { (alert.severity.as_str()) }
-                    " " strong { (alert.title) } " "
-                    span class="hint" title=(local(alert.began)) { (ago(alert.began, now)) }
-                    br;
-                    (alert.sentence) " " (alert.action)
-                }
-            }
-        }
-    }
-}
-
-fn job_table(jobs: &[Job], now: u64) -> Markup {
-    html! {
-        h2 { "Jobs" }
-        @if jobs.is_empty() { p class="hint" { "None." } } @else {
-            div class="scroll" { table {
-                thead { tr { th { "Job" } th { "Of" } th { "State" } th { "Started" } } }
-                tbody {
-                    @for job in jobs.iter().rev() {
-                        tr {
-                            td { (job.kind) }
-                            td { (job.subject) }
-                            td { (job_state(job)) }
-                            td title=(local(job.started)) { (ago(job.started, now)) }
-                        }
-                    }
-                }
-            } }
-        }
-    }
-}
-
-fn job_state(job: &Job) -> Markup {
-    let progress = &job.progress;
-    html! {
-        @if job.state == JobState::Running && progress.total > 0 {
-            @let done = percent(progress.done, progress.total);
-            progress max="100" value=(done) { (done) " %" } " " (done) " %"
-        } @else { (job.state.as_str()) }
-        @if let Some(line) = job.log.last() { br; span class="hint" { (line) } }
+        ul class="alerts" { @for alert in &overview.alerts { (alerts::item(alert, now, visit)) } }
     }
 }
 
@@ -120,7 +81,7 @@ fn mount_table(overview: &Overview) -> Markup {
     html! {
         h2 { "Mounts" }
         @if overview.mounts.is_empty() { p class="hint" { "None." } } @else {
-            div class="scroll" { table {
+            div class="scroll" tabindex="0" { table {
                 thead { tr { th { "Dataset" } th { "Directory" } } }
                 tbody {
                     @for (dataset, directory) in &overview.mounts {
@@ -136,7 +97,7 @@ fn event_table(events: &[EventRecord], now: u64) -> Markup {
     html! {
         h2 { "Events" }
         @if events.is_empty() { p class="hint" { "None since the daemon started." } } @else {
-            div class="scroll short" { table {
+            div class="scroll short" tabindex="0" { table {
                 tbody {
                     @for record in events.iter().rev() {
                         tr {

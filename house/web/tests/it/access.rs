@@ -2,15 +2,26 @@
 
 use std::sync::atomic::Ordering;
 
+use api::{Role, SetUpDashboard};
+
 use crate::client::{Browser, PASSWORD};
 
 /// Every path that a session can reach, and more.
-const PATHS: [&str; 9] = [
+const PATHS: [&str; 18] = [
     "/",
-    "/live",
     "/drives/sda",
-    "/drives/sda/note",
-    "/pools/tank/scrub",
+    "/pools/tank",
+    "/pools/tank/replace/sda",
+    "/datasets",
+    "/datasets/tank",
+    "/shares",
+    "/copies",
+    "/alerts",
+    "/users",
+    "/account",
+    "/account/totp",
+    "/do/scrub",
+    "/share-users",
     "/logout",
     "/index.html",
     "/assets",
@@ -36,10 +47,11 @@ async fn no_request_without_session_reaches_anything() {
     for cookie in [None, Some(String::new()), Some("0".repeat(64)), Some("x; y".to_owned())] {
         browser.cookie = cookie;
         for path in PATHS {
+            browser.headers = vec![("x-live", "1")];
+            assert_eq!(browser.get(path).await.status, 401, "{path}");
+            browser.headers.clear();
             let get = browser.get(path).await;
-            let expected = if path == "/live" { 401 } else { 303 };
-            assert_eq!(get.status, expected, "{path}");
-            assert!(get.status == 401 || get.header("location") == "/login", "{path}");
+            assert_eq!((get.status, get.header("location")), (303, "/login"), "{path}");
             assert!(!get.body.contains("Pools"), "{path}");
             let post = browser.post(path, "csrf=").await;
             assert_eq!(post.status, 401, "{path}");
@@ -52,30 +64,133 @@ async fn no_request_without_session_reaches_anything() {
 #[tokio::test]
 async fn changes_need_the_token_of_their_session() {
     let mut browser = Browser::logged_in().await;
-    let csrf = browser.get("/").await.csrf().to_owned();
+    let csrf = browser.csrf().await;
     let mut other = browser.other();
-    other.post("/login", &format!("password={PASSWORD}")).await;
-    let foreign = other.get("/").await.csrf().to_owned();
+    other.post("/login", &login(PASSWORD)).await;
+    let foreign = other.csrf().await;
     assert_ne!(csrf, foreign);
     for wrong in ["", "csrf=", "csrf=x", &format!("csrf={foreign}")] {
-        for path in ["/pools/tank/scrub", "/drives/sda/note", "/logout"] {
-            assert_eq!(browser.post(path, wrong).await.status, 403, "{path} {wrong}");
+        for path in ["/do/scrub", "/do/note", "/account/password", "/share-users", "/logout"] {
+            let form = format!("{wrong}&pool=tank&drive=sda");
+            assert_eq!(browser.post(path, &form).await.status, 403, "{path} {wrong}");
         }
     }
     assert!(browser.daemon.done.lock().is_empty());
-    let answer = browser.post("/pools/tank/scrub", &format!("csrf={csrf}")).await;
-    assert_eq!((answer.status, answer.header("location")), (303, "/"));
-    let stop = browser.post("/pools/tank/scrub", &format!("csrf={csrf}&stop=1")).await;
-    assert_eq!(stop.status, 303);
-    browser.post("/drives/a%2Fb/note", &format!("csrf={csrf}")).await;
+    let answer = browser.post("/do/scrub", &format!("csrf={csrf}&pool=tank")).await;
+    assert_eq!((answer.status, answer.header("location")), (303, "/pools/tank"));
+    browser.post("/do/scrub", &format!("csrf={csrf}&pool=tank&mode=stop")).await;
+    browser.post("/do/note", &format!("csrf={csrf}&drive=a%2Fb")).await;
     let done = browser.daemon.done.lock().clone();
-    assert_eq!(
-        done,
-        ["tank false: zpool scrub tank", "tank true: zpool scrub -s tank", "note a/b"]
-    );
-    // a GET of a change only opens the confirmation
+    assert_eq!(done, ["zpool scrub tank", "zpool scrub -s tank", "drives note a/b"]);
+    // a GET of a change only asks
+    let question = browser.get(&format!("/do/scrub?pool=tank&csrf={csrf}")).await;
+    assert!(question.body.contains("poolhouse zpool scrub tank"), "{}", question.body);
     assert_eq!(browser.get(&format!("/logout?csrf={csrf}")).await.status, 404);
     assert_eq!(browser.request("PUT", "/", "").await.status, 405);
+    assert_eq!(browser.daemon.done.lock().len(), 3);
+}
+
+#[tokio::test]
+async fn destruction_needs_the_name() {
+    let mut browser = Browser::logged_in().await;
+    let csrf = browser.csrf().await;
+    for typed in ["", "&typed=", "&typed=tank@b"] {
+        let form = format!("csrf={csrf}&snapshot=tank@a{typed}");
+        let answer = browser.post("/do/destroy-snapshot", &form).await;
+        assert_eq!(answer.status, 422, "{typed}");
+        assert!(answer.body.contains("Nothing was changed"), "{}", answer.body);
+    }
+    assert!(browser.daemon.done.lock().is_empty());
+    let form = format!("csrf={csrf}&snapshot=tank@a&typed=tank@a");
+    assert_eq!(browser.post("/do/destroy-snapshot", &form).await.status, 303);
+    assert_eq!(*browser.daemon.done.lock(), ["zfs destroy tank@a"]);
+}
+
+#[tokio::test]
+async fn roles_limit_what_users_change() {
+    let admin = Browser::logged_in().await;
+    let actions = [
+        ("/do/scrub", "pool=tank", Role::Operate),
+        ("/do/offline", "pool=tank&device=sda", Role::Operate),
+        ("/do/snapshot", "dataset=tank&name=a", Role::Operate),
+        ("/do/export", "pool=tank", Role::Administer),
+        ("/do/rollback", "snapshot=tank@a&typed=tank@a", Role::Administer),
+        ("/do/share", "protocol=nfs&dataset=tank", Role::Administer),
+        ("/do/invite", "name=eve&role=administer", Role::Administer),
+        ("/share-users", "name=eve&password=secret", Role::Administer),
+    ];
+    for role in [Role::Look, Role::Operate] {
+        let mut browser = admin.invited("ben", role).await;
+        let csrf = browser.csrf().await;
+        for (path, fields, needed) in actions {
+            let status = browser.post(path, &format!("csrf={csrf}&{fields}")).await.status;
+            assert_eq!(status == 403, role < needed, "{role:?} {path} {status}");
+        }
+        assert_eq!(browser.get("/users").await.status, 403);
+        assert_eq!(browser.get("/").await.status, 200);
+    }
+    let done = admin.daemon.done.lock().clone();
+    assert_eq!(done, ["zpool scrub tank", "zpool offline tank sda", "zfs snapshot tank@a"]);
+}
+
+#[tokio::test]
+async fn removed_users_lose_their_sessions() {
+    let mut admin = Browser::logged_in().await;
+    let mut browser = admin.invited("ben", Role::Operate).await;
+    assert!(admin.dashboard.remove_user("admin").unwrap_err().contains("last user"));
+    admin.dashboard.remove_user("ben").unwrap();
+    assert_eq!(browser.get("/").await.status, 303);
+    assert_eq!(browser.post("/login", &format!("name=ben&password={PASSWORD}")).await.status, 401);
+    assert_eq!(admin.get("/").await.status, 200);
+}
+
+#[tokio::test]
+async fn one_time_codes_are_needed_once_on() {
+    let mut browser = Browser::logged_in().await;
+    let csrf = browser.csrf().await;
+    let page = browser.get("/account/totp").await.body;
+    let (_, rest) = page.split_once("name=\"secret\" value=\"").unwrap();
+    let secret = rest.split_once('"').unwrap().0;
+    let right = |time: u64| code(secret, time);
+    let form = format!("csrf={csrf}&secret={secret}&code=");
+    assert_eq!(browser.post("/account/totp", &format!("{form}000000")).await.status, 422);
+    let now = crate::client::NOW;
+    assert_eq!(browser.post("/account/totp", &format!("{form}{}", right(now))).await.status, 303);
+    let mut other = browser.other();
+    assert_eq!(other.post("/login", &login(PASSWORD)).await.status, 401);
+    // the code that turned them on is spent
+    let spent = format!("{}&code={}", login(PASSWORD), right(now));
+    assert_eq!(other.post("/login", &spent).await.status, 401);
+    browser.daemon.clock.store(60, Ordering::Relaxed);
+    let fresh = format!("{}&code={}", login(PASSWORD), right(now + 60));
+    assert_eq!(other.post("/login", &fresh).await.status, 303);
+    assert_eq!(other.other().post("/login", &fresh).await.status, 401);
+    // the secret is in no page and no log after that
+    assert!(!browser.get("/account").await.body.contains(secret));
+    assert!(!browser.daemon.log.lock().join("").contains(secret));
+}
+
+/// The code of an authenticator app at a time (RFC 6238).
+fn code(secret: &str, time: u64) -> String {
+    let digit = |letter: u8| match letter {
+        b'A'..=b'Z' => letter - b'A',
+        _ => letter - b'2' + 26,
+    };
+    let bits: Vec<u8> =
+        secret.bytes().flat_map(|it| (0..5).rev().map(move |bit| (digit(it) >> bit) & 1)).collect();
+    let key: Vec<u8> =
+        bits.chunks_exact(8).map(|byte| byte.iter().fold(0, |sum, bit| sum * 2 + bit)).collect();
+    let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &key);
+    let tag = aws_lc_rs::hmac::sign(&key, &(time / 30).to_be_bytes());
+    let hash = tag.as_ref();
+    let at = usize::from(hash[19] & 15);
+    let number = u32::from_be_bytes(hash[at..at + 4].try_into().unwrap()) & 0x7fff_ffff;
+    format!("{:06}", number % 1_000_000)
+}
+
+/// The form of a login of the first user.
+fn login(password: &str) -> String {
+    format!("name=admin&password={password}")
 }
 
 #[tokio::test]
@@ -85,12 +200,13 @@ async fn forms_of_other_sites_are_refused() {
     for header in [("origin", "http://evil"), ("sec-fetch-site", "cross-site"), ("origin", "null")]
     {
         browser.headers = vec![header];
-        let form = format!("csrf={csrf}&password={PASSWORD}");
-        assert_eq!(browser.post("/pools/tank/scrub", &form).await.status, 403);
+        let form = format!("csrf={csrf}&pool=tank&{}", login(PASSWORD));
+        assert_eq!(browser.post("/do/scrub", &form).await.status, 403);
         assert_eq!(browser.post("/login", &form).await.status, 403);
     }
     browser.headers = vec![("origin", "http://nas:8080"), ("sec-fetch-site", "same-origin")];
-    assert_eq!(browser.post("/pools/tank/scrub", &format!("csrf={csrf}")).await.status, 303);
+    let form = format!("csrf={csrf}&pool=tank");
+    assert_eq!(browser.post("/do/scrub", &form).await.status, 303);
 }
 
 #[tokio::test]
@@ -98,17 +214,21 @@ async fn login_gives_a_new_session_each_time() {
     let mut browser = Browser::logged_in().await;
     let planted = "f".repeat(64);
     let first = browser.cookie.replace(planted.clone()).unwrap();
-    let answer = browser.post("/login", &format!("password={PASSWORD}")).await;
+    let answer = browser.post("/login", &login(PASSWORD)).await;
     assert_eq!(answer.status, 303);
     let cookie = answer.header("set-cookie");
     assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"), "{cookie}");
+    let mut encrypted = browser.other();
+    encrypted.is_encrypted = true;
+    let answer = encrypted.post("/login", &login(PASSWORD)).await;
+    assert!(answer.header("set-cookie").ends_with("; SameSite=Strict; Secure"));
     let second = browser.cookie.clone().unwrap();
     assert!(second != planted && second != first);
     browser.cookie = Some(planted);
     assert_eq!(browser.get("/").await.status, 303);
     // the session that the browser had ends with another login
     browser.cookie = Some(second.clone());
-    browser.post("/login", &format!("password={PASSWORD}")).await;
+    browser.post("/login", &login(PASSWORD)).await;
     browser.cookie = Some(second);
     assert_eq!(browser.get("/").await.status, 303);
     // another browser's stays
@@ -130,10 +250,10 @@ async fn logout_ends_the_session() {
 async fn guessing_passwords_is_throttled() {
     let mut browser = Browser::logged_in().await.other();
     for _ in 0..5 {
-        assert_eq!(browser.post("/login", "password=wrong").await.status, 401);
+        assert_eq!(browser.post("/login", "name=admin&password=wrong").await.status, 401);
     }
     // even the right one has to wait
-    let right = format!("password={PASSWORD}");
+    let right = login(PASSWORD);
     let answer = browser.post("/login", &right).await;
     assert_eq!((answer.status, answer.header("retry-after")), (429, "10"));
     assert!(answer.body.contains("Wait 10 seconds"));
@@ -151,18 +271,19 @@ async fn guessing_passwords_is_throttled() {
 async fn sessions_end_when_nobody_uses_them() {
     let mut browser = Browser::logged_in().await;
     // the page's own background requests do not extend the session
+    browser.headers = vec![("x-live", "1")];
     for hour in 1..12 {
         browser.daemon.clock.store(hour * 3600, Ordering::Relaxed);
-        assert_eq!(browser.get("/live").await.status, 200);
+        assert_eq!(browser.get("/").await.status, 200);
     }
     browser.daemon.clock.store(12 * 3600, Ordering::Relaxed);
-    assert_eq!(browser.get("/live").await.status, 401);
+    assert_eq!(browser.get("/").await.status, 401);
 }
 
 #[tokio::test]
 async fn setup_link_works_once() {
     let mut browser = Browser::new();
-    let link = browser.dashboard.make_setup_link().unwrap();
+    let link = browser.dashboard.make_setup_link(&SetUpDashboard::default()).unwrap();
     assert_eq!(browser.get(&link).await.status, 200);
     let refused = browser.post(&link, "password=short&repeated=short").await;
     assert_eq!(refused.status, 422);
@@ -175,10 +296,10 @@ async fn setup_link_works_once() {
     assert_eq!(browser.get(&link).await.status, 404);
     // a new password ends the sessions of the old one
     let mut other = browser.other();
-    let link = browser.dashboard.make_setup_link().unwrap();
+    let link = browser.dashboard.make_setup_link(&SetUpDashboard::default()).unwrap();
     assert_eq!(other.post(&link, &form).await.status, 303);
     assert_eq!(browser.get("/").await.status, 303);
-    let late = browser.dashboard.make_setup_link().unwrap();
+    let late = browser.dashboard.make_setup_link(&SetUpDashboard::default()).unwrap();
     browser.daemon.clock.store(15 * 60, Ordering::Relaxed);
     assert_eq!(browser.post(&late, &form).await.status, 404);
 }
@@ -186,7 +307,7 @@ async fn setup_link_works_once() {
 #[tokio::test]
 async fn turning_off_ends_everything() {
     let mut browser = Browser::logged_in().await;
-    let link = browser.dashboard.make_setup_link().unwrap();
+    let link = browser.dashboard.make_setup_link(&SetUpDashboard::default()).unwrap();
     browser.dashboard.turn_off().unwrap();
     assert_eq!(browser.get("/").await.status, 404);
     assert_eq!(browser.get(&link).await.status, 404);
@@ -197,7 +318,7 @@ async fn turning_off_ends_everything() {
 async fn every_answer_has_the_security_headers() {
     let mut browser = Browser::logged_in().await;
     for (path, status) in
-        [("/", 200), ("/live", 200), ("/assets/live.js", 200), ("/none", 404), ("/%ff", 400)]
+        [("/", 200), ("/datasets", 200), ("/assets/live.js", 200), ("/none", 404), ("/%ff", 400)]
     {
         let answer = browser.get(path).await;
         assert_eq!(answer.status, status, "{path}");
@@ -233,5 +354,5 @@ async fn paths_outside_the_assets_are_not_files() {
 async fn large_forms_are_refused() {
     let mut browser = Browser::logged_in().await;
     let form = format!("csrf={}", "x".repeat(100_000));
-    assert_eq!(browser.post("/pools/tank/scrub", &form).await.status, 400 + 13);
+    assert_eq!(browser.post("/do/scrub", &form).await.status, 400 + 13);
 }

@@ -4,21 +4,25 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use api::{Drive, DriveDetails, DriveList, Overview};
+use api::{Drive, DriveDetails, DriveList, Overview, Role, SetUpDashboard};
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
 use parking_lot::Mutex;
-use web::{Backend, ClientAddress, Dashboard};
+use web::{ApiReply, ApiRequest, Backend, ClientAddress, Dashboard, IsEncrypted};
 
 pub(crate) const PASSWORD: &str = "correct horse battery";
+/// The time at which the made-up daemon starts, in seconds since 1970.
+pub(crate) const NOW: u64 = 1_800_000_000;
 
 #[derive(Default)]
 pub(crate) struct Daemon {
     pub(crate) overview: Mutex<Arc<Overview>>,
-    password: Mutex<Option<String>>,
+    users: Mutex<Option<String>>,
+    /// The answers of the API, by the beginning of the target; else an empty list.
+    pub(crate) answers: Mutex<Vec<(&'static str, String)>>,
     pub(crate) clock: AtomicU64,
     random: AtomicU64,
-    /// The changes that were made.
+    /// The commands of the changes that were made.
     pub(crate) done: Mutex<Vec<String>>,
     pub(crate) log: Mutex<Vec<String>>,
 }
@@ -34,31 +38,33 @@ impl Backend for Daemon {
         Ok(DriveDetails { drive, samples: Vec::new() })
     }
 
-    fn scrub(&self, pool: &str, stop: bool, command: &str) -> Result<(), String> {
-        if pool == "busy" {
-            return Err("pool 'busy' is being resilvered".to_owned());
+    fn call(&self, request: ApiRequest) -> ApiReply {
+        let ApiRequest { method, encoded, command } = request;
+        if method != api::Method::Get {
+            self.done.lock().push(command.clone());
         }
-        self.done.lock().push(format!("{pool} {stop}: {command}"));
+        if command.contains("busy") {
+            return Box::pin(async { Err("pool 'busy' is being resilvered".to_owned()) });
+        }
+        let answers = self.answers.lock();
+        let found = answers.iter().find(|(target, _)| encoded.target.starts_with(target));
+        let usual = if method == api::Method::Get { "[]" } else { "null" };
+        let value = found.map_or_else(|| usual.to_owned(), |(_, answer)| answer.clone());
+        let reply = format!("{{\"value\": {value}}}").into_bytes();
+        Box::pin(async move { Ok(reply) })
+    }
+
+    fn load_users(&self) -> Result<Option<String>, String> {
+        Ok(self.users.lock().clone())
+    }
+
+    fn save_users(&self, users: Option<&str>) -> Result<(), String> {
+        *self.users.lock() = users.map(str::to_owned);
         Ok(())
     }
 
-    fn note_drive(&self, drive: &str) -> Result<(), String> {
-        self.done.lock().push(format!("note {drive}"));
-        Ok(())
-    }
-
-    fn locate_drive(&self, drive: &str) -> Result<(), String> {
-        self.done.lock().push(format!("locate {drive}"));
-        Ok(())
-    }
-
-    fn load_password(&self) -> Result<Option<String>, String> {
-        Ok(self.password.lock().clone())
-    }
-
-    fn save_password(&self, hash: Option<&str>) -> Result<(), String> {
-        *self.password.lock() = hash.map(str::to_owned);
-        Ok(())
+    fn root_certificate(&self) -> Option<String> {
+        Some("-----BEGIN CERTIFICATE-----".to_owned())
     }
 
     fn fill_random(&self, bytes: &mut [u8]) -> Result<(), String> {
@@ -75,7 +81,7 @@ impl Backend for Daemon {
     }
 
     fn unix_seconds(&self) -> u64 {
-        1_800_000_000
+        NOW + self.clock.load(Ordering::Relaxed)
     }
 
     fn log(&self, line: &str) {
@@ -109,6 +115,7 @@ pub(crate) struct Browser {
     pub(crate) cookie: Option<String>,
     pub(crate) address: IpAddr,
     pub(crate) headers: Vec<(&'static str, &'static str)>,
+    pub(crate) is_encrypted: bool,
 }
 
 impl Browser {
@@ -117,13 +124,13 @@ impl Browser {
         let daemon = Arc::new(Daemon::default());
         let dashboard = Dashboard::new(Arc::clone(&daemon) as Arc<_>).unwrap();
         let (cookie, address) = (None, Ipv4Addr::LOCALHOST.into());
-        Self { dashboard, daemon, cookie, address, headers: Vec::new() }
+        Self { dashboard, daemon, cookie, address, headers: Vec::new(), is_encrypted: false }
     }
 
     /// A browser with a session, which set the password.
     pub(crate) async fn logged_in() -> Self {
         let mut browser = Self::new();
-        let link = browser.dashboard.make_setup_link().unwrap();
+        let link = browser.dashboard.make_setup_link(&SetUpDashboard::default()).unwrap();
         let form = format!("password={PASSWORD}&repeated={PASSWORD}");
         assert_eq!(browser.post(&link, &form).await.status, 303);
         assert!(browser.cookie.is_some());
@@ -138,7 +145,23 @@ impl Browser {
             cookie: None,
             address: self.address,
             headers: Vec::new(),
+            is_encrypted: false,
         }
+    }
+
+    /// Another browser with a session of a new user.
+    pub(crate) async fn invited(&self, name: &str, role: Role) -> Self {
+        let mut browser = self.other();
+        let call = SetUpDashboard { user: Some(name.to_owned()), role: Some(role) };
+        let link = browser.dashboard.make_setup_link(&call).unwrap();
+        let form = format!("password={PASSWORD}&repeated={PASSWORD}");
+        assert_eq!(browser.post(&link, &form).await.status, 303);
+        browser
+    }
+
+    /// The token of the session's forms.
+    pub(crate) async fn csrf(&mut self) -> String {
+        self.get("/").await.csrf().to_owned()
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> Answer {
@@ -156,6 +179,9 @@ impl Browser {
         }
         for (name, value) in &self.headers {
             request = request.header(*name, *value);
+        }
+        if self.is_encrypted {
+            request = request.extension(IsEncrypted);
         }
         let request = request.extension(ClientAddress(self.address));
         let request = request.body(Body::from(body.replace(' ', "+"))).unwrap();
@@ -181,7 +207,7 @@ pub(crate) fn hostile_overview() -> Overview {
     };
     Overview {
         host: "<script>".to_owned(),
-        time: 1_800_000_000,
+        time: NOW,
         drives: DriveList { drives: vec![drive], ..DriveList::default() },
         ..Overview::default()
     }

@@ -90,9 +90,10 @@ async fn drive_page_offers_to_note_findings() {
     show(&browser, Overview { drives: drives(&drive), ..Overview::default() });
     let page = browser.get("/drives/ZL2A").await;
     assert!(page.body.contains("1 read, 2 write, 3 checksum"), "{}", page.body);
-    assert!(page.body.contains("poolhouse drives note ZL2A"), "{}", page.body);
+    let question = browser.get("/do/note?drive=ZL2A").await;
+    assert!(question.body.contains("poolhouse drives note ZL2A"), "{}", question.body);
     let csrf = page.csrf().to_owned();
-    let noted = browser.post("/drives/ZL2A/note", &format!("csrf={csrf}")).await;
+    let noted = browser.post("/do/note", &format!("csrf={csrf}&drive=ZL2A")).await;
     assert_eq!((noted.status, noted.header("location")), (303, "/drives/ZL2A"));
     drive.verdict.findings[0].is_noted = true;
     show(&browser, Overview { drives: drives(&drive), ..Overview::default() });
@@ -107,12 +108,12 @@ async fn drive_page_lets_its_light_blink() {
     show(&browser, Overview { drives, ..Overview::default() });
     let page = browser.get("/drives/ZL2A").await;
     assert!(page.body.contains("poolhouse drives locate ZL2A"), "{}", page.body);
-    let refused = browser.post("/drives/ZL2A/locate", "csrf=wrong").await;
+    let refused = browser.post("/do/locate", "csrf=wrong&drive=ZL2A").await;
     assert_eq!((refused.status, browser.daemon.done.lock().len()), (403, 0));
     let csrf = page.csrf().to_owned();
-    let done = browser.post("/drives/ZL2A/locate", &format!("csrf={csrf}")).await;
+    let done = browser.post("/do/locate", &format!("csrf={csrf}&drive=ZL2A")).await;
     assert_eq!((done.status, done.header("location")), (303, "/drives/ZL2A"));
-    assert_eq!(*browser.daemon.done.lock(), ["locate ZL2A"]);
+    assert_eq!(*browser.daemon.done.lock(), ["drives locate ZL2A"]);
 }
 
 #[tokio::test]
@@ -142,28 +143,169 @@ async fn old_overview_shows_its_age() {
     show(&browser, Overview { time: 1_800_000_000 - 14, ..Overview::default() });
     assert!(!browser.get("/").await.body.contains(" old: a pool"));
     show(&browser, Overview { time: 1_800_000_000 - 90, ..Overview::default() });
-    assert!(browser.get("/live").await.body.contains("This is 1 min old: a pool"));
+    assert!(browser.get("/").await.body.contains("This is 1 min old: a pool"));
 }
 
 #[tokio::test]
-async fn unknown_pools_have_no_actions() {
+async fn refused_actions_show_the_reason() {
     let mut browser = Browser::logged_in().await;
-    assert_eq!(browser.get("/pools/none/scrub").await.status, 404);
-    let csrf = browser.get("/").await.csrf().to_owned();
-    let refused = browser.post("/pools/busy/scrub", &format!("csrf={csrf}")).await;
+    assert_eq!(browser.get("/pools/none").await.status, 404);
+    let csrf = browser.csrf().await;
+    let refused = browser.post("/do/scrub", &format!("csrf={csrf}&pool=busy")).await;
     assert_eq!(refused.status, 409);
     assert!(refused.body.contains("is being resilvered"), "{}", refused.body);
+    assert_eq!(browser.get("/do/scrub").await.status, 422);
+}
+
+/// A leaf of a pool.
+fn leaf(name: &str, state: &str, children: &serde_json::Value) -> serde_json::Value {
+    serde_json::json!({
+        "name": name, "guid": 1, "state": state, "read_errors": 1, "write_errors": 2, "checksum_errors": 3,
+        "class": null, "size": 4_000_000_000_000_u64, "physical_size": 4_000_000_000_000_u64, "allocated": 0,
+        "fragmentation": null, "children": children,
+    })
+}
+
+/// A pool with a mirror, as the API shows it.
+fn mirror_pool(children: &serde_json::Value, scan: &serde_json::Value) -> api::PoolReport {
+    let vdevs = serde_json::json!([leaf("mirror-0", "DEGRADED", children)]);
+    serde_json::from_value(serde_json::json!({
+        "name": "tank", "guid": 7, "state": "DEGRADED", "txg": 9, "size": 4_000_000, "allocated": 1_000_000,
+        "fragmentation": null, "dedup_ratio": 100, "error": null, "scan": scan, "vdevs": vdevs, "caches": [],
+        "spares": [], "cache_counts": engine::pool::CacheCounts::default(), "altroot": null,
+    }))
+    .unwrap()
+}
+
+#[tokio::test]
+async fn guide_leads_from_verdict_to_resilver() {
+    let mut browser = Browser::logged_in().await;
+    let none = serde_json::json!([]);
+    let pair =
+        serde_json::json!([leaf("/dev/sda", "ONLINE", &none), leaf("/dev/sdb", "ONLINE", &none)]);
+    let spare = |name: &str, size| Drive {
+        name: name.to_owned(),
+        path: format!("/dev/{name}").into(),
+        size,
+        ..Drive::default()
+    };
+    let drives =
+        vec![failing_drive(), spare("sdx", 4_000_787_030_016), spare("sdy", 1_000_000_000)];
+    let bays = BayMap { rows: vec![vec!["S9".to_owned(), "ZL2A".to_owned()]] };
+    let drives = DriveList { drives, bays, is_complete: true };
+    let pools = vec![mirror_pool(&pair, &serde_json::Value::Null)];
+    show(&browser, Overview { pools, drives: drives.clone(), ..Overview::default() });
+    let drive = browser.get("/drives/ZL2A").await.body;
+    let guide = "/pools/tank/replace/%2Fdev%2Fsdb";
+    assert!(drive.contains(guide), "{drive}");
+    let page = browser.get(guide).await.body;
+    for text in [
+        "in bay <strong>1-2",
+        "failing marked",
+        "poolhouse drives locate ZL2A",
+        "/do/offline?pool=tank&amp;device=%2Fdev%2Fsdb",
+        "value=\"/dev/sdx\" checked",
+        "too small: 4.0 TB are needed",
+    ] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    let question =
+        browser.get("/do/replace?pool=tank&device=/dev/sdb&new=/dev/sdx&path=").await.body;
+    assert!(question.contains("poolhouse zpool replace tank /dev/sdb /dev/sdx"), "{question}");
+    // while the replacement runs, the guide shows how long it still takes
+    let both =
+        serde_json::json!([leaf("/dev/sdb", "OFFLINE", &none), leaf("/dev/sdx", "ONLINE", &none)]);
+    let pair = serde_json::json!([
+        leaf("/dev/sda", "ONLINE", &none),
+        leaf("replacing-1", "DEGRADED", &both)
+    ]);
+    let scan = serde_json::json!({
+        "scan": engine::pool::ScanKind::Resilver, "state": "scanning", "started": 1_799_999_000_u64, "ended": 0,
+        "scanned": 500_000, "total": 1_000_000, "read": 0, "written": 0, "errors": 0, "damage": [],
+    });
+    let pools = vec![mirror_pool(&pair, &scan)];
+    show(&browser, Overview { pools, drives, ..Overview::default() });
+    let page = browser.get(guide).await.body;
+    assert!(page.contains("The replacement runs.") && page.contains("50 %, 16 min left"), "{page}");
+    assert_eq!(browser.get("/pools/tank").await.status, 200);
+    // a device that is gone was replaced
+    let page = browser.get("/pools/tank/replace/%2Fdev%2Fsdz").await.body;
+    assert!(page.contains("is no part of pool tank"), "{page}");
+}
+
+#[tokio::test]
+async fn planner_shows_layouts_of_chosen_drives() {
+    let mut browser = Browser::logged_in().await;
+    let free = |name: &str| Drive {
+        name: name.to_owned(),
+        path: format!("/dev/{name}").into(),
+        size: 4_000_787_030_016,
+        ..Drive::default()
+    };
+    let drives = ["sda", "sdb", "sdc", "sdd"].map(free).to_vec();
+    let drives = DriveList { drives, ..DriveList::default() };
+    show(&browser, Overview { drives, ..Overview::default() });
+    assert!(!browser.get("/new-pool").await.body.contains("raidz2"));
+    let chosen = "/new-pool?drive=/dev/sda&drive=/dev/sdb&drive=/dev/sdc&drive=/dev/sdd";
+    let page = browser.get(chosen).await.body;
+    for text in ["raidz2 4", "mirror 2", "name=\"layout\" value=\"raidz2 4\"", "MB/s"] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn answers_of_the_api_become_pages() {
+    let mut browser = Browser::logged_in().await;
+    *browser.daemon.answers.lock() = vec![
+        ("/api/v1/shares", r#"{"shares": [{"protocol": "smb", "dataset": "tank/a", "address": null, "port": null,
+            "read_only": true, "source": "config", "problem": "it does not listen",
+            "clients": [{"address": "10.0.0.9", "user": "anna"}]}]}"#.to_owned()),
+        ("/api/v1/alerts", r#"{"alerts": [], "channels": [], "undelivered": []}"#.to_owned()),
+        ("/api/v1/replicas", r#"[{"name": "cellar", "target": "ssh://b/tank", "succeeded": null, "error": "no route",
+            "copies": [{"source": "tank", "snapshot": null, "snapshot_time": null, "missing": 3}]}]"#.to_owned()),
+    ];
+    for (path, texts) in [
+        ("/shares", ["it does not listen", "anna", "10.0.0.9"]),
+        ("/copies", ["no route", "cellar", "none"]),
+        ("/alerts", ["None.", "Nobody is notified", "Ended"]),
+        ("/datasets", ["Datasets", "No pool is imported", "poolhouse"]),
+        ("/users", ["Invite a user", "Of shares", "poolhouse user add"]),
+    ] {
+        let page = browser.get(path).await;
+        assert_eq!(page.status, 200, "{path}: {}", page.body);
+        for text in texts {
+            assert!(page.body.contains(text), "{text}: {}", page.body);
+        }
+    }
 }
 
 #[tokio::test]
 async fn pages_have_one_heading_and_labels() {
     let mut browser = Browser::logged_in().await;
     show(&browser, hostile_overview());
-    for path in ["/", "/drives/sda", "/login"] {
+    *browser.daemon.answers.lock() = vec![
+        ("/api/v1/shares", r#"{"shares": []}"#.to_owned()),
+        ("/api/v1/alerts", r#"{"alerts": [], "channels": [], "undelivered": []}"#.to_owned()),
+    ];
+    for path in [
+        "/",
+        "/drives/sda",
+        "/datasets",
+        "/datasets/tank",
+        "/shares",
+        "/copies",
+        "/alerts",
+        "/users",
+        "/new-pool",
+        "/account",
+        "/account/totp",
+        "/do/scrub?pool=tank",
+        "/login",
+    ] {
         let page = browser.get(path).await.body;
         assert_eq!(page.matches("<h1").count(), 1, "{path}");
         assert!(page.contains("lang=\"en\"") && page.contains("id=\"main\""), "{path}");
-        let inputs = page.matches("<input id=").count();
+        let inputs = page.matches("<input id=").count() + page.matches("<select id=").count();
         assert_eq!(page.matches("<label for=").count(), inputs, "{path}");
     }
 }

@@ -1,0 +1,167 @@
+//! The certificate of the dashboard and of the API on TCP: the user's own files, or one of the daemon's own CA.
+//!
+//! ```text
+//! [web] certificate, key    files in PEM, read again every hour: they are renewed from outside
+//! otherwise                 web-ca.json holds root and key; a certificate for all names and addresses of this
+//!                           machine is issued for 90 days, in memory, and again after 30
+//! ```
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
+use parking_lot::Mutex;
+use tls::{Authority, Date};
+use tokio_rustls::TlsAcceptor;
+
+use crate::log::Log;
+use crate::services::WebConfig;
+use crate::{Error, Result, StateDir, state_file};
+
+/// The interval at which the user's files are read again.
+const FILE_INTERVAL: Duration = Duration::from_hours(1);
+/// The interval at which a certificate of our own is issued again.
+const ISSUE_INTERVAL: Duration = Duration::from_hours(30 * 24);
+/// The days for which a certificate of our own holds.
+const ISSUE_DAYS: i64 = 90;
+
+/// The certificate of the daemon's listeners.
+pub(crate) struct WebTls {
+    state_dir: StateDir,
+    log: Arc<Log>,
+    current: Mutex<Option<Loaded>>,
+}
+
+struct Loaded {
+    config: WebConfig,
+    acceptor: TlsAcceptor,
+    since: Instant,
+}
+
+impl WebTls {
+    pub(crate) fn new(state_dir: &StateDir, log: &Arc<Log>) -> Self {
+        Self { state_dir: state_dir.clone(), log: Arc::clone(log), current: Mutex::default() }
+    }
+
+    /// The acceptor of connections by TLS. A certificate that cannot be renewed stays in use.
+    pub(crate) fn acceptor(&self, config: &WebConfig) -> Result<TlsAcceptor> {
+        let mut current = self.current.lock();
+        let interval = if config.certificate.is_some() { FILE_INTERVAL } else { ISSUE_INTERVAL };
+        if let Some(loaded) = current.as_mut()
+            && loaded.config == *config
+        {
+            if loaded.since.elapsed() < interval {
+                return Ok(loaded.acceptor.clone());
+            }
+            loaded.since = Instant::now();
+            match self.load(config) {
+                Ok(acceptor) => loaded.acceptor = acceptor,
+                Err(why) => self.log.write_line(&format!("the certificate of [web] stays: {why}")),
+            }
+            return Ok(loaded.acceptor.clone());
+        }
+        let acceptor = self.load(config)?;
+        let (config, since) = (config.clone(), Instant::now());
+        *current = Some(Loaded { config, acceptor: acceptor.clone(), since });
+        Ok(acceptor)
+    }
+
+    /// The root certificate of the daemon's own CA in PEM; none: it has none.
+    pub(crate) fn root_certificate(&self) -> Result<Option<String>> {
+        let authority = load_authority(&self.state_dir.web_authority())?;
+        Ok(authority.map(|authority| authority.certificate().to_owned()))
+    }
+
+    fn load(&self, config: &WebConfig) -> Result<TlsAcceptor> {
+        let (chain, key, origin) = match (&config.certificate, &config.key) {
+            (Some(certificate), Some(key)) => {
+                (read(certificate)?, read(key)?, certificate.display().to_string())
+            }
+            (None, None) => {
+                let (chain, key) = self.issue(config)?;
+                (chain.into_bytes(), key.into_bytes(), "the own certificate".to_owned())
+            }
+            _ => {
+                let why =
+                    "web.certificate and web.key name two files together; one of them is missing";
+                return Err(Error::refused_error(why));
+            }
+        };
+        let loaded = tls::server_config(&chain, &key);
+        let loaded = loaded.map_err(|why| Error::refused_error(format!("'{origin}': {why}")))?;
+        Ok(TlsAcceptor::from(loaded))
+    }
+
+    /// A certificate of our own CA, which is made when it is needed first.
+    fn issue(&self, config: &WebConfig) -> Result<(String, String)> {
+        let path = self.state_dir.web_authority();
+        let failed = |why: tls::AuthorityError| Error::refused_error(why.to_string());
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let authority = if let Some(authority) = load_authority(&path)? {
+            authority
+        } else {
+            let authority = Authority::new(&host, date_in(-1)?).map_err(failed)?;
+            let text = serde_json::to_vec(&authority)
+                .map_err(|why| Error::file_error(&path, &why.into()))?;
+            state_file::replace(&path, &text)?;
+            self.log.write_line("a certificate authority for the dashboard was made; its root: poolhouse web certificate");
+            authority
+        };
+        let names = own_names(&host, config);
+        authority.issue(&names, date_in(-1)?, date_in(ISSUE_DAYS)?).map_err(failed)
+    }
+}
+
+fn load_authority(path: &Path) -> Result<Option<Authority>> {
+    match std::fs::read(path) {
+        Ok(text) => {
+            let parsed = serde_json::from_slice(&text);
+            parsed.map(Some).map_err(|why| Error::file_error(path, &why.into()))
+        }
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(why) => Err(Error::file_error(path, &why)),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|why| Error::file_error(path, &why))
+}
+
+/// The names and addresses by which browsers reach this machine.
+fn own_names(host: &str, config: &WebConfig) -> Vec<String> {
+    let mut names = vec![host.to_owned(), format!("{host}.local"), "localhost".to_owned()];
+    names.extend(config.names.iter().cloned());
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    names.extend(interfaces.iter().map(|interface| interface.ip().to_string()));
+    let listened = config.listen.addresses();
+    names.extend(
+        listened
+            .iter()
+            .map(SocketAddr::ip)
+            .filter(|ip| !ip.is_unspecified())
+            .map(|ip| ip.to_string()),
+    );
+    names.sort();
+    names.dedup();
+    // the first name is shown by browsers
+    names.sort_by_key(|name| name != host);
+    names
+}
+
+/// The day that is some days from now, or the 28th if it is later in its month.
+fn date_in(days: i64) -> Result<Date> {
+    let wrong = |why: jiff::Error| {
+        Error::refused_error(format!("the clock of this machine is wrong: {why}"))
+    };
+    let day = Timestamp::now().to_zoned(TimeZone::UTC).checked_add(days.days()).map_err(wrong)?;
+    let part =
+        |number: i8| u8::try_from(number).map_err(|why| Error::refused_error(why.to_string()));
+    Ok(Date {
+        year: i32::from(day.year()),
+        month: part(day.month())?,
+        day: part(day.day().min(28))?,
+    })
+}

@@ -1,0 +1,108 @@
+//! `poolhouse files`: files in snapshots, listed and restored.
+
+use std::io;
+
+use api::{ListFiles, RestoreFile};
+use units::human_bytes;
+
+use crate::daemon::DaemonArgs;
+use crate::outcome::{CommandResult, Outcome};
+use crate::table::{Align, Table, escape_control};
+use crate::{print, time};
+
+/// List files in snapshots, and restore them
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "The file system need not be mounted. Whole folders are copied from .zfs/snapshot below its
+directory.
+
+Examples:
+  poolhouse files list tank/photos@monday /2026
+  poolhouse files restore tank/photos@monday /2026/beach.jpg"
+)]
+pub(crate) struct Files {
+    #[command(flatten)]
+    daemon: DaemonArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// List a folder of a snapshot or file system
+    List(ListArgs),
+    /// Restore a file of a snapshot beside the present one
+    Restore(RestoreArgs),
+}
+
+/// List a folder of a snapshot or file system
+#[derive(clap::Args, Debug)]
+#[command(after_help = "A file system is listed as of its last txg, which is some seconds old.
+
+Example:
+  poolhouse files list tank/photos@monday /2026")]
+struct ListArgs {
+    /// FS@SNAPSHOT or FS
+    dataset: String,
+    /// The folder, from the root of the file system on
+    #[arg(default_value = "/")]
+    path: String,
+}
+
+/// Restore a file of a snapshot beside the present one
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "The copy has the owner, permissions, times and extended attributes of the file, and a name
+with the snapshot: `beach (monday).jpg`. No file is overwritten.
+
+Example:
+  poolhouse files restore tank/photos@monday /2026/beach.jpg"
+)]
+struct RestoreArgs {
+    /// FS@SNAPSHOT
+    snapshot: String,
+    /// The file, from the root of the file system on
+    path: String,
+}
+
+impl Files {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> CommandResult {
+        match &self.command {
+            Command::List(args) => self.list(args),
+            Command::Restore(args) => self.restore(args),
+        }
+    }
+
+    fn list(&self, args: &ListArgs) -> CommandResult {
+        let call = ListFiles { dataset: args.dataset.clone(), path: args.path.clone() };
+        let files = self.daemon.request(&call)?;
+        if self.daemon.json {
+            print::json(&files)?;
+            return Ok(Outcome::Complete);
+        }
+        let mut table = Table::new([Align::Left, Align::Right, Align::Left, Align::Left]);
+        for file in files {
+            let changed = u64::try_from(file.modified).map(time::format_minutes);
+            table.add_row([
+                file.file_type,
+                human_bytes(file.size),
+                changed.unwrap_or_default(),
+                escape_control(&file.name),
+            ]);
+        }
+        table.print(&mut io::stdout().lock())?;
+        Ok(Outcome::Complete)
+    }
+
+    fn restore(&self, args: &RestoreArgs) -> CommandResult {
+        let call = RestoreFile { snapshot: args.snapshot.clone(), path: args.path.clone() };
+        let path = self.daemon.request(&call)?;
+        if self.daemon.json {
+            print::json(&path)?;
+        } else {
+            print::line(&escape_control(&path))?;
+        }
+        Ok(Outcome::Complete)
+    }
+}

@@ -1,0 +1,114 @@
+//! Actions on datasets, snapshots and files.
+
+use api::{
+    CloneSnapshot, CreateFilesystem, CreateSnapshots, DestroyDatasets, RestoreFile, RollbackDataset,
+};
+
+use super::Action;
+use crate::forms::Form;
+use crate::pages::{dataset_path, files_path};
+
+pub(super) fn find(name: &str, form: &Form) -> Result<Action, String> {
+    match name {
+        "snapshot" => snapshot(form),
+        "destroy-snapshot" => destroy_snapshot(form),
+        "rollback" => rollback(form),
+        "clone" => clone(form),
+        "restore" => restore(form),
+        _ => create_filesystem(form),
+    }
+}
+
+/// The dataset of a snapshot.
+fn head(snapshot: &str) -> &str {
+    snapshot.split('@').next().unwrap_or(snapshot)
+}
+
+fn snapshot(form: &Form) -> Result<Action, String> {
+    let (dataset, name) = (form.required("dataset")?, form.required("name")?);
+    let recursive = form.field("recursive") == "1";
+    let full = format!("{dataset}@{name}");
+    let call = CreateSnapshots { names: vec![full.clone()], recursive, properties: Vec::new() };
+    let option: &[&str] = if recursive { &["-r"] } else { &[] };
+    let command = [&["zfs", "snapshot"], option, &[&full]].concat();
+    let consequence = "It keeps the files as they are now. It takes space only as they change.";
+    let action = Action::new(format!("Take snapshot {full}"), consequence, &call, &command)?;
+    Ok(action.leads_to(dataset_path(dataset)))
+}
+
+fn destroy_snapshot(form: &Form) -> Result<Action, String> {
+    let name = form.required("snapshot")?;
+    if !name.contains('@') {
+        return Err(format!("'{name}' is not a snapshot: FS@NAME"));
+    }
+    let call = DestroyDatasets {
+        name: name.to_owned(),
+        recursive: false,
+        clones: false,
+        defer: false,
+        force: false,
+        dry_run: false,
+    };
+    let consequence = "Data that only this snapshot holds is lost. The files as they are now, and other snapshots, \
+                       stay.";
+    let title = format!("Destroy snapshot {name}");
+    let action = Action::new(title, consequence, &call, &["zfs", "destroy", name])?;
+    Ok(action.destroys(name).leads_to(dataset_path(head(name))))
+}
+
+fn rollback(form: &Form) -> Result<Action, String> {
+    let name = form.required("snapshot")?;
+    let destroy_newer = form.field("newer") == "1";
+    let (snapshot, destroy_clones, force) = (name.to_owned(), false, false);
+    let call = RollbackDataset { snapshot, destroy_newer, destroy_clones, force };
+    let option: &[&str] = if destroy_newer { &["-r"] } else { &[] };
+    let command = [&["zfs", "rollback"], option, &[name]].concat();
+    let consequence = if destroy_newer {
+        "All changes since the snapshot are lost, and all newer snapshots are destroyed."
+    } else {
+        "All changes since the snapshot are lost."
+    };
+    let title = format!("Roll {} back to {name}", head(name));
+    let action = Action::new(title, consequence, &call, &command)?;
+    Ok(action.destroys(name).leads_to(dataset_path(head(name))))
+}
+
+fn clone(form: &Form) -> Result<Action, String> {
+    let (origin, name) = (form.required("snapshot")?, form.required("name")?);
+    let (snapshot, full) = (origin.to_owned(), name.to_owned());
+    let call = CloneSnapshot { snapshot, name: full, properties: Vec::new(), parents: false };
+    let consequence = "It is a file system with the files of the snapshot, which can be changed. The snapshot cannot \
+                       be destroyed before it.";
+    let title = format!("Clone {origin} to {name}");
+    let action = Action::new(title, consequence, &call, &["zfs", "clone", origin, name])?;
+    Ok(action.administer().leads_to(dataset_path(name)))
+}
+
+fn create_filesystem(form: &Form) -> Result<Action, String> {
+    let name = form.required("name")?;
+    let call = CreateFilesystem {
+        name: name.to_owned(),
+        properties: Vec::new(),
+        parents: false,
+        no_mount: false,
+        secret: None,
+        dry_run: false,
+    };
+    let consequence = "It is an empty file system, mounted below its parent.";
+    let title = format!("Create file system {name}");
+    let action = Action::new(title, consequence, &call, &["zfs", "create", name])?;
+    Ok(action.administer().leads_to(dataset_path(name)))
+}
+
+fn restore(form: &Form) -> Result<Action, String> {
+    let (snapshot, path) = (form.required("snapshot")?, form.required("path")?);
+    let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let call = RestoreFile { snapshot: snapshot.to_owned(), path: path.to_owned() };
+    let consequence = format!(
+        "The file as it was in {snapshot} is copied beside the present one, as \"{}\". No file is overwritten.",
+        api::restored_name(name, snapshot)
+    );
+    let command = ["files", "restore", snapshot, path];
+    let action = Action::new(format!("Restore {path}"), &consequence, &call, &command)?;
+    Ok(action.administer().leads_to(files_path(head(snapshot), "", dir)))
+}

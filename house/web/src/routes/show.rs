@@ -1,0 +1,162 @@
+//! The pages of a session, which change nothing.
+
+use std::sync::Arc;
+
+use api::{
+    GetPolicyStatus, GetReplicaStatus, GetShares, ListAlerts, ListDashboardUsers, ListDatasets,
+    ListFileChanges, ListFiles, ListUsers, Role,
+};
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::{error, page};
+use crate::actions;
+use crate::dashboard::{Dashboard, Visit};
+use crate::forms::Form;
+use crate::pages::{self, Page};
+
+impl Dashboard {
+    /// The page of a path.
+    pub(super) async fn show(
+        self: &Arc<Self>,
+        segments: &[&str],
+        query: &Form,
+        visit: &Visit,
+    ) -> Response {
+        let now = self.backend.unix_seconds();
+        let shown = match segments {
+            [""] => Ok(pages::overview(&self.backend.overview(), now, visit)),
+            ["drives", drive] => match self.backend.drive(drive) {
+                Ok(details) => Ok(pages::drive(&details, now, visit)),
+                Err(why) => return error(StatusCode::NOT_FOUND, &why),
+            },
+            ["pools", pool, rest @ ..] => return self.show_pool(pool, rest, now, visit),
+            ["do", name] => match actions::find(name, query) {
+                Ok(action) => Ok(pages::confirm(name, &action, query, None, visit)),
+                Err(why) => return error(StatusCode::UNPROCESSABLE_ENTITY, &why),
+            },
+            ["new-pool"] => {
+                Ok(pages::new_pool(&self.backend.overview().drives.drives, query, visit))
+            }
+            ["account"] => Ok(pages::account(visit, None)),
+            ["account", "totp"] => self
+                .new_totp_secret()
+                .map(|secret| pages::totp(visit, &self.backend.overview().host, &secret, None)),
+            ["users"] if visit.role < Role::Administer => {
+                return error(StatusCode::FORBIDDEN, "This needs the role administer.");
+            }
+            ["datasets", ..] | ["shares" | "copies" | "alerts" | "users"] => {
+                self.show_answers(segments, query, now, visit).await
+            }
+            _ => return error(StatusCode::NOT_FOUND, "There is no such page."),
+        };
+        match shown {
+            Ok(shown) => page(StatusCode::OK, shown),
+            Err(why) => error(StatusCode::SERVICE_UNAVAILABLE, &why),
+        }
+    }
+
+    /// The pages of a pool, from memory.
+    fn show_pool(&self, name: &str, rest: &[&str], now: u64, visit: &Visit) -> Response {
+        let overview = self.backend.overview();
+        let found = overview.pools.iter().find(|known| known.status.name == name);
+        let Some(found) = found else {
+            return error(StatusCode::NOT_FOUND, "There is no such pool.");
+        };
+        let shown = match rest {
+            [] => pages::pool(&found.status, &overview, now, visit),
+            ["replace", device] => pages::replace(&found.status, device, &overview, now, visit),
+            _ => return error(StatusCode::NOT_FOUND, "There is no such page."),
+        };
+        page(StatusCode::OK, shown)
+    }
+
+    /// The pages that show answers of the API.
+    async fn show_answers(
+        self: &Arc<Self>,
+        segments: &[&str],
+        query: &Form,
+        now: u64,
+        visit: &Visit,
+    ) -> Result<Page, String> {
+        Ok(match segments {
+            ["datasets"] => {
+                pages::datasets(&self.ask(&all_datasets(&pages::DATASET_PROPERTIES)).await?, visit)
+            }
+            ["datasets", name] => {
+                let call = ListDatasets {
+                    names: vec![(*name).to_owned()],
+                    kinds: ["filesystem", "volume", "snapshot"].map(str::to_owned).to_vec(),
+                    // snapshots are one level below
+                    depth: Some(1),
+                    properties: pages::SNAPSHOT_PROPERTIES.map(str::to_owned).to_vec(),
+                };
+                let mut list = self.ask(&call).await?;
+                list.value.retain(|it| it.name == *name || it.kind == "snapshot");
+                pages::dataset(name, &list, now, visit)
+            }
+            ["datasets", name, "files"] => return self.show_files(name, query, visit).await,
+            ["datasets", _, "changes"] => {
+                // names of files are read with the daemon's rights
+                if visit.role < Role::Administer {
+                    return Err("This needs the role administer.".to_owned());
+                }
+                let from = query.required("from")?;
+                let call = ListFileChanges { from: from.to_owned(), to: None };
+                pages::changes(from, &self.ask(&call).await?, visit)
+            }
+            ["shares"] => {
+                let datasets = self.ask(&all_datasets(&["used"])).await?;
+                let names: Vec<_> = datasets.value.into_iter().map(|it| it.name).collect();
+                pages::shares(&self.ask(&GetShares {}).await?, &names, visit)
+            }
+            ["copies"] => {
+                let replicas = self.ask(&GetReplicaStatus {}).await?;
+                pages::copies(&replicas, &self.ask(&GetPolicyStatus {}).await?, now, visit)
+            }
+            ["alerts"] => pages::alerts(&self.ask(&ListAlerts {}).await?, now, visit),
+            ["users"] => {
+                let users = self.ask(&ListDashboardUsers {}).await?;
+                pages::users(&users, &self.ask(&ListUsers {}).await?, visit)
+            }
+            _ => return Err("There is no such page.".to_owned()),
+        })
+    }
+}
+
+impl Dashboard {
+    /// A folder at a moment: in a snapshot, or now.
+    async fn show_files(
+        self: &Arc<Self>,
+        name: &str,
+        query: &Form,
+        visit: &Visit,
+    ) -> Result<Page, String> {
+        // names of files are read with the daemon's rights
+        if visit.role < Role::Administer {
+            return Err("This needs the role administer.".to_owned());
+        }
+        let call = ListDatasets {
+            names: vec![name.to_owned()],
+            kinds: vec!["snapshot".to_owned()],
+            depth: Some(1),
+            properties: pages::SNAPSHOT_PROPERTIES.map(str::to_owned).to_vec(),
+        };
+        let snapshots = self.ask(&call).await?;
+        let (at, path) = (query.field("at"), query.field("path").trim_matches('/'));
+        let dataset = if at.is_empty() { name.to_owned() } else { format!("{name}@{at}") };
+        // a folder that does not exist at this moment is shown as such, so that the slider goes on
+        let files = self.ask(&ListFiles { dataset, path: path.to_owned() }).await;
+        Ok(pages::files(name, at, path, &snapshots.value, &files, visit))
+    }
+}
+
+/// The file systems and volumes of all pools.
+fn all_datasets(properties: &[&str]) -> ListDatasets {
+    ListDatasets {
+        names: Vec::new(),
+        kinds: ["filesystem", "volume"].map(str::to_owned).to_vec(),
+        depth: None,
+        properties: properties.iter().map(|name| (*name).to_owned()).collect(),
+    }
+}
