@@ -9,6 +9,7 @@ mod prune;
 mod read;
 mod retention;
 mod run;
+mod send;
 mod work;
 
 use std::path::Path;
@@ -44,6 +45,7 @@ Examples:
   poolhouse backup run -r file:///mnt/usb/backup tank@monday
   poolhouse backup list file:///mnt/usb/backup
   poolhouse backup restore file:///mnt/usb/backup tank/home@monday:/ann ~/saved
+  poolhouse backup send file:///mnt/usb/backup tank/home@monday | poolhouse zfs receive tank/old
   poolhouse backup prune file:///mnt/usb/backup --keep-daily 7 --keep-monthly 12"
 )]
 pub(crate) struct Backup {
@@ -67,6 +69,8 @@ enum Command {
     Restore(read::RestoreArgs),
     /// Mount snapshots, read-only
     Mount(read::MountArgs),
+    /// Send a snapshot as a stream, which `zfs receive` reads
+    Send(send::Args),
     /// Remove snapshots, and the blocks that no other snapshot needs
     Prune(prune::Args),
     /// Verify every block that a snapshot needs
@@ -83,6 +87,7 @@ impl Backup {
             Command::Cat(args) => args.run(),
             Command::Restore(args) => args.run(),
             Command::Mount(args) => args.run(),
+            Command::Send(args) => args.run(),
             Command::Prune(args) => args.run(),
             Command::Check(args) => args.run(),
         }
