@@ -15,7 +15,7 @@ use job::Job;
 use parking_lot::Mutex;
 pub use repository::{
     BackupCounts, CheckOptions, CheckReport, Damage, ObjectInfo, ObjectStore, PruneOptions,
-    PruneReport, SnapshotSummary, StoreError, memory::Faults, memory::MemoryStore,
+    PruneReport, SnapshotSummary, StoreError, memory::Faults, memory::MemoryStore, memory::SingleFault,
 };
 
 use crate::pool::{FillRandom, Random};
