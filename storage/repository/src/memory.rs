@@ -58,6 +58,13 @@ impl MemoryStore {
         (state.faults, state.requests) = (faults, 0);
     }
 
+    /// A store with the same objects and no faults.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let objects = self.0.lock().objects.clone();
+        Self(Mutex::new(State { objects, ..State::default() }))
+    }
+
     /// Requests since the faults were set.
     pub fn requests(&self) -> u64 {
         self.0.lock().requests

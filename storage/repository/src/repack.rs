@@ -16,8 +16,8 @@ use crate::index::MAX_ENTRIES;
 use crate::mark::Marks;
 use crate::prune::Objects;
 use crate::{
-    BlockLocation, Error, Head, IndexSummary, ObjectId, PruneOptions, PruneReport,
-    Repository, Result,
+    BlockLocation, Error, Head, IndexSummary, ObjectId, PruneOptions, PruneReport, Repository,
+    Result,
 };
 
 /// Records in memory at most: 80 bytes each.

@@ -1,5 +1,6 @@
 //! The guarantees of a store, tested on a folder and on a service with the S3 protocol.
 
+mod repositories;
 mod server;
 
 use std::os::unix::fs::PermissionsExt;

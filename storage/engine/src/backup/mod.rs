@@ -15,7 +15,8 @@ use job::Job;
 use parking_lot::Mutex;
 pub use repository::{
     BackupCounts, CheckOptions, CheckReport, Damage, ObjectInfo, ObjectStore, PruneOptions,
-    PruneReport, SnapshotSummary, StoreError, memory::Faults, memory::MemoryStore, memory::SingleFault,
+    PruneReport, SnapshotSummary, StoreError, memory::Faults, memory::MemoryStore,
+    memory::SingleFault,
 };
 
 use crate::pool::{FillRandom, Random};
