@@ -96,6 +96,7 @@ bench: setup
 	@tools/bench-write.sh
 	@bench/commands.sh
 	@bench/many.sh
+	@bench/backup.sh
 
 # Every fuzz target for a while (cargo-fuzz; RUSTC_BOOTSTRAP lets the stable toolchain do it).
 fuzz:

@@ -124,6 +124,7 @@ impl PoolIndex {
         if !block.matches(&stored) {
             // a store may have given less than the whole
             cache.forget(location.pack);
+            self.repository.forget(&location.pack.name(crate::head::PACKS));
             stored = cache.read(&self.repository, pack, block.position, block.length)?;
         }
         if !block.matches(&stored) {

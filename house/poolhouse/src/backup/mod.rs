@@ -12,11 +12,11 @@ mod run;
 mod send;
 mod work;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bucket::S3Access;
+use bucket::{CachedStore, S3Access};
 use engine::backup::BackupRepository;
 use engine::pool::FillRandom;
 
@@ -103,12 +103,27 @@ struct RepositoryArgs {
     /// the raw bytes; may be repeated
     #[arg(long, value_name = "DATASET=FILE")]
     key: Vec<String>,
+    /// Keep what is read from the store in this folder too, so that it is fetched once. The folder then holds
+    /// parts of the snapshots, readable by its owner alone
+    #[arg(long, value_name = "FOLDER")]
+    cache: Option<PathBuf>,
+    /// The most space that the cache takes
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
+    cache_size: u64,
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    units::parse_bytes(text).ok_or_else(|| "a size is expected, as in 500M or 10G".to_owned())
 }
 
 impl RepositoryArgs {
     /// Opens the repository, and loads the keys that are given.
     fn open(&self) -> Result<BackupRepository, Failure> {
-        let repository = open(&self.location)?;
+        let mut store = bucket::open(&self.location, false, s3_access().as_ref())?;
+        if let Some(folder) = &self.cache {
+            store = Arc::new(CachedStore::open(store, folder.clone(), self.cache_size)?);
+        }
+        let repository = BackupRepository::open(store)?;
         for each in &self.key {
             let (dataset, file) = each.rsplit_once('=').ok_or_else(|| {
                 let wanted = "DATASET=FILE is expected, as in tank/home=key.txt";

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use engine::backup::{
-    BackupRepository, CheckOptions, Faults, MemoryStore, ObjectStore, SingleFault,
+    BackupRepository, CheckOptions, Faults, MemoryStore, ObjectStore, SingleFault, SnapshotSummary,
 };
 use engine::files::DatasetCatalog;
 use engine::pool::{Environment, Pool};
@@ -79,6 +79,12 @@ const FAULTS: [SingleFault; 4] =
 /// succeeds.
 fn inject_everywhere(pool: &Pool, environment: &Environment, before: &MemoryStore, work: Work) {
     let expected = tree_in(&open(&Arc::new(before.copy())), "tank@two");
+    let done = Arc::new(before.copy());
+    work(pool, &open(&done), environment).unwrap();
+    let names = |store: &Arc<MemoryStore>| -> Vec<String> {
+        open(store).snapshots().iter().map(SnapshotSummary::name).collect()
+    };
+    let after = names(&done);
     for fault in FAULTS {
         for number in 1.. {
             let store = Arc::new(before.copy());
@@ -93,6 +99,7 @@ fn inject_everywhere(pool: &Pool, environment: &Environment, before: &MemoryStor
             assert!(tree_in(&open(&store), "tank@two") == expected, "{place}");
             work(pool, &open(&store), environment).expect(&place);
             assert_sound(&open(&store));
+            assert!(names(&store) == after, "{place}");
             assert!(tree_in(&open(&store), "tank@two") == expected, "{place}");
             if !was_injected {
                 done.expect(&place);
@@ -110,9 +117,7 @@ fn faulty_requests_of_runs_lose_nothing() {
     write_file(&pool, "tank", "c", &noise(3, 200_000));
     snapshot(&pool, "tank@three");
     inject_everywhere(&pool, &environment, &store, |pool, repository, _| {
-        back_up(pool, repository, &["tank"])?;
-        assert_eq!(tree_in(repository, "tank@three")[&b"c"[..]], noise(3, 200_000));
-        Ok(())
+        back_up(pool, repository, &["tank"]).map(drop)
     });
 }
 
