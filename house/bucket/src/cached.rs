@@ -62,7 +62,7 @@ impl CachedStore {
         self.folder.join(format!("{name}-{}-{}", range.start, range.end))
     }
 
-    /// Keeps the bytes of a read. A cache that cannot be written is no error.
+    /// Keeps the bytes of a read. A failure to write the cache is not an error.
     fn keep(&self, path: &Path, bytes: &[u8]) {
         let number = self.next_part.fetch_add(1, Ordering::Relaxed);
         let part = self.folder.join(format!(".part-{}-{number}", std::process::id()));

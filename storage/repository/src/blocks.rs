@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Index objects in memory at most, of 3.5 MiB each.
-const MAX_LOADED: usize = 48;
+const MAX_LOADED: usize = 32;
 
 /// The blocks of a pool in a repository.
 pub(crate) struct RepositoryBlocks {

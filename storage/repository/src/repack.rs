@@ -1,4 +1,4 @@
-//! Repack: the index and the packs of a pool without what no snapshot needs.
+//! Repack: drops unneeded blocks from the index and the packs of a pool.
 //!
 //! Packs with few needed bytes are dropped, and their needed blocks go into new packs. An index object stays as
 //! it is if it names no dropped pack and most of its records are needed. The records of the others go into new
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Records in memory at most: 80 bytes each.
-const BATCH: usize = 1 << 19;
+const BATCH: usize = 1 << 18;
 /// So many index objects that are not half full are merged. Each run of a backup adds one.
 const MERGED_OBJECTS: usize = 8;
 
