@@ -13,6 +13,6 @@ scratch_daemon() {
 end_scratch_daemon() {
   "$ours" zpool export -f tank >/dev/null 2>&1 || true
   "$ours" serve --stop >/dev/null 2>&1 || true
-  grep -o " $scratch/[^ ]*" /proc/mounts | sort -r | while read -r mount; do umount -l "$mount" || true; done
+  { grep -o " $scratch/[^ ]*" /proc/mounts || true; } | sort -r | while read -r mount; do umount -l "$mount" || true; done
   rm -rf "$scratch"
 }
