@@ -98,6 +98,7 @@ bench: setup
 	@bench/commands.sh
 	@bench/many.sh
 	@bench/dashboard.sh
+	@bench/backup.sh
 
 # Every fuzz target for a while (cargo-fuzz; RUSTC_BOOTSTRAP lets the stable toolchain do it).
 fuzz:

@@ -60,3 +60,52 @@ run "poolhouse zpool add tank cache ssd"
 check "films are read with it" 'cat files/films/*'
 run "poolhouse zpool remove tank $work/ssd"
 check "it is gone, and the films are not" '! poolhouse zpool status tank | grep cache && ls files/films/6'
+
+section iostat
+say "How the drives share the work: one line of figures for each vdev."
+run "poolhouse zpool iostat -v tank | awk '\$1 ~ /^(tank|raidz2)/ {print \$1}'"
+
+if measuring; then
+  figures case
+  say "A simulated case: two fans, three warm drives and a UPS. The fans hold the hottest drive at 40 degrees."
+  mkdir case
+  ups_port=$(free_port)
+  show_as "\\b$ups_port\\b" 3493
+  "$repository/tools/chassis.py" "$work/case" "$ups_port" </dev/null >/dev/null 2>&1 &
+  processes+=($!)
+  wait_until '[[ -e case/ups ]]'
+  cat >>state/config.toml <<END
+[fans]
+hwmon = "$work/case/hwmon"
+interval = 1
+[[fans.fan]]
+name = "front"
+chip = "simfan"
+pwm = 1
+min = 20
+[[fans.fan]]
+name = "rear"
+chip = "simfan"
+pwm = 2
+min = 20
+follows = "both"
+[ups]
+server = "nut://127.0.0.1:$ups_port/demo"
+interval = 1
+shutdown_command = ["touch", "$work/is-down"]
+END
+  wait_until 'poolhouse fans status | grep front'
+  wait_until 'poolhouse ups status | grep OL'
+  run "poolhouse fans status"
+  hottest() { poolhouse fans status | sed -n 's/^hottest drive: \([0-9]*\) .*/\1/p'; }
+  wait_until '(( $(hottest) >= 39 ))'
+  sleep 20
+  check "20 seconds later it has 38 to 42 degrees" '(( 38 <= $(hottest) && $(hottest) <= 42 ))'
+  run "poolhouse ups status"
+  say "The power fails, and the battery runs down: the daemon runs the shutdown command."
+  echo "OB LB" >case/ups
+  wait_until '[[ -e is-down ]]'
+  say "The power is back; the daemon, if the shutdown ended it, is started by the next command."
+  echo OL >case/ups
+  check "the films are there" 'wait_until "pool_is tank ONLINE" && ls files/films/6'
+fi

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Household server with an offsite copy (2012): six drives, shares for the family, snapshots by the clock, and a second
-# box elsewhere that keeps copies of them. The second box is away for a week; nothing is lost by that.
+# box elsewhere that keeps copies of them, encrypted ones without their key. The second box is away for a week; nothing is
+# lost by that.
 #
 #   examples/builds/household/build.sh [PROGRAM]
 #
@@ -112,3 +113,27 @@ run "poolhouse zfs send $box2 backup/photos@autosnap_2012-06-07_00:00:00_daily |
   poolhouse zfs receive -o mountpoint=/restored tank/restored"
 check "all files of that day are there" "diff -r files/photos files/restored"
 run "poolhouse zfs list -o name,mountpoint"
+
+section encrypted
+say "Letters are encrypted. The second box gets them as they are on the drives, and never has their key."
+(umask 077 && printf 'correct horse battery staple' >letters.key)
+run "poolhouse zfs create -o mountpoint=/letters -o encryption=on -o keyformat=passphrase -o keylocation=file://$work/letters.key tank/letters"
+echo 'my will: the cat inherits' >files/letters/will
+cat >>state/config.toml <<END
+
+[[replica]]
+name = "letters"
+source = "tank/letters"
+target = "ssh://anna@box2/backup/letters"
+every = "daily"
+ssh = ["$work/ssh"]
+END
+wait_until 'poolhouse config show | grep box2/backup/letters'
+run "poolhouse zfs snapshot tank/letters@monday"
+quiet "poolhouse replicate run letters"
+run "poolhouse zfs get $box2 -o property,value encryption,keystatus backup/letters"
+say "The copy comes back as it went, and opens with the key at home."
+run "poolhouse zfs send $box2 -w backup/letters@monday | poolhouse zfs receive -u tank/returned"
+run "poolhouse zfs load-key -L file://$work/letters.key tank/returned"
+run "poolhouse zfs set mountpoint=/returned tank/returned"
+check "the letter is what it was" "cmp files/letters/will files/returned/will"

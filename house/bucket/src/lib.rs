@@ -3,6 +3,7 @@
 //! [`open`] takes the address as a user writes it: `file:///mnt/usb/backup`, `s3://BUCKET/FOLDER`.
 #![forbid(unsafe_code)]
 
+mod cached;
 mod folder;
 mod s3;
 
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use engine::backup::ObjectStore;
 
+pub use cached::CachedStore;
 pub use folder::FolderStore;
 pub use s3::{S3Access, S3Store};
 

@@ -35,7 +35,7 @@ pub use keys::{KeyFormat, KeyInfo, KeyStatus, Keyring, Pbkdf2Params};
 pub use local_properties::PropertyValue;
 pub use owners::{OwnerKind, OwnerUsage, SpaceByOwner};
 pub use property::{Property, PropertySource};
-pub use raw_key::wrapped_key_of;
+pub use raw_key::{IvsetGuids, UserKeyForm, raw_keydata, wrapped_key_of};
 pub use resume::ResumeToken;
 pub use tree::{DatasetTree, PoolInfo};
 

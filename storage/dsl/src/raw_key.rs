@@ -5,7 +5,7 @@ use ondisk::objset::ObjsetHeader;
 use ondisk::stream::{CryptKeydata, MetaShape};
 use transform::crypt::{Suite, WrappedKey};
 
-use crate::{Dataset, Error, KeyFormat, Result};
+use crate::{Dataset, Error, KeyFormat, Pbkdf2Params, Result};
 
 /// The version of the key's form that raw streams can carry.
 const KEY_VERSION: u64 = 1;
@@ -22,41 +22,17 @@ impl Dataset {
         let (Some(wrapped), Some(own)) = (self.wrapped_key()?, self.key_info()?) else {
             return Ok(None);
         };
-        if wrapped.version != KEY_VERSION {
-            let code = wrapped.version;
-            let why =
-                transform::Error::Unsupported { feature: "raw stream of a key version", code };
-            return Err(Error::Key { name: self.name(), why });
-        }
         let root = self.tree().encryption_root(self)?;
         let root = root.map(|root| root.key_info()).transpose()?.flatten();
         let facts = root.unwrap_or(own);
-        let is_passphrase = facts.format == Some(KeyFormat::Passphrase);
-        let shape = header.meta.as_ref().map_or_else(MetaShape::default, |meta| MetaShape {
-            checksum: meta.checksum,
-            compression: meta.compression,
-            levels: meta.levels,
-            block_size: meta.block_size,
-            indirect_shift: meta.indirect_shift,
-            pointer_count: units::narrow::<u8>(meta.pointers.len()),
-            max_block: meta.max_block.get(),
-        });
-        Ok(Some(CryptKeydata {
-            suite: wrapped.suite.code(),
-            guid: wrapped.guid,
-            version: wrapped.version,
-            master: wrapped.master,
-            hmac: wrapped.hmac,
-            iv: wrapped.iv,
-            mac: wrapped.mac,
-            portable_mac: header.portable_mac,
-            key_format: facts.format.map_or(0, KeyFormat::code),
-            iterations: if is_passphrase { facts.iterations } else { 0 },
-            salt: if is_passphrase { facts.salt } else { 0 },
-            meta: shape,
-            to_ivset_guid: self.ivset_guid()?,
-            from_ivset_guid,
-        }))
+        let user_key = UserKeyForm {
+            format: facts.format,
+            stretching: Pbkdf2Params { salt: facts.salt, iterations: facts.iterations },
+        };
+        let ivsets = IvsetGuids { to: self.ivset_guid()?, from: from_ivset_guid };
+        raw_keydata(&wrapped, header, user_key, ivsets)
+            .map(Some)
+            .map_err(|why| Error::Key { name: self.name(), why })
     }
 
     /// The set of nonces of an encrypted snapshot, or of the snapshot that a bookmark is of. 0: it is not
@@ -68,6 +44,64 @@ impl Dataset {
         let found = self.zap_field(DatasetPhys::IVSET_GUID)?;
         Ok(found.and_then(|value| value.u64()).unwrap_or(0))
     }
+}
+
+/// The form of the user's key, which wraps the dataset's key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UserKeyForm {
+    /// The format; none if it is unknown.
+    pub format: Option<KeyFormat>,
+    /// The parameters of PBKDF2, which only passphrases use.
+    pub stretching: Pbkdf2Params,
+}
+
+/// The sets of nonces of a raw stream. 0: the pool does not record them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct IvsetGuids {
+    /// Of the snapshot that is sent.
+    pub to: u64,
+    /// Of the base; 0 for a full stream.
+    pub from: u64,
+}
+
+/// The key record of a raw stream, from the wrapped key and the header of the snapshot's object set.
+pub fn raw_keydata(
+    wrapped: &WrappedKey,
+    header: &ObjsetHeader,
+    user_key: UserKeyForm,
+    ivsets: IvsetGuids,
+) -> std::result::Result<CryptKeydata, transform::Error> {
+    if wrapped.version != KEY_VERSION {
+        let code = wrapped.version;
+        return Err(transform::Error::Unsupported { feature: "raw stream of a key version", code });
+    }
+    let is_passphrase = user_key.format == Some(KeyFormat::Passphrase);
+    let Pbkdf2Params { salt, iterations } = user_key.stretching;
+    let shape = header.meta.as_ref().map_or_else(MetaShape::default, |meta| MetaShape {
+        checksum: meta.checksum,
+        compression: meta.compression,
+        levels: meta.levels,
+        block_size: meta.block_size,
+        indirect_shift: meta.indirect_shift,
+        pointer_count: units::narrow::<u8>(meta.pointers.len()),
+        max_block: meta.max_block.get(),
+    });
+    Ok(CryptKeydata {
+        suite: wrapped.suite.code(),
+        guid: wrapped.guid,
+        version: wrapped.version,
+        master: wrapped.master,
+        hmac: wrapped.hmac,
+        iv: wrapped.iv,
+        mac: wrapped.mac,
+        portable_mac: header.portable_mac,
+        key_format: user_key.format.map_or(0, KeyFormat::code),
+        iterations: if is_passphrase { iterations } else { 0 },
+        salt: if is_passphrase { salt } else { 0 },
+        meta: shape,
+        to_ivset_guid: ivsets.to,
+        from_ivset_guid: ivsets.from,
+    })
 }
 
 /// The wrapped key in a raw stream.

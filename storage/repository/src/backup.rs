@@ -1,7 +1,6 @@
 //! A backup run: blocks that the repository lacks go into packs, and a new head makes them visible.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -17,6 +16,7 @@ use crate::head::PACKS;
 use crate::index::MAX_ENTRIES;
 use crate::key::{BlockKey, trim_zeros};
 use crate::live::walk_blocks;
+use crate::new_blocks::NewBlocks;
 use crate::pack::PackBuilder;
 use crate::{
     BlockLocation, Error, Head, IndexObject, IndexSummary, Manifest, ObjectId, PackKind,
@@ -57,12 +57,11 @@ pub struct Backup<'a> {
     repository: &'a Repository,
     head: Arc<Head>,
     pool: u64,
-    random: Arc<dyn Random>,
     job: &'a Job,
     known: Arc<RepositoryBlocks>,
     writer: PackWriter,
     /// The blocks that are new in this run.
-    new: HashMap<BlockKey, BlockLocation>,
+    new: NewBlocks,
     snapshots: Vec<SnapshotSummary>,
     counts: BackupCounts,
 }
@@ -78,9 +77,10 @@ impl<'a> Backup<'a> {
         let head = repository.refresh()?;
         let known = repository.blocks(pool);
         let writer = PackWriter::new(repository.clone(), pool, Arc::clone(&random), &head);
-        let (new, snapshots, counts) = Default::default();
+        let new = NewBlocks::new(repository.clone(), pool, Arc::clone(&head), random);
+        let (snapshots, counts) = Default::default();
         let mut backup =
-            Self { repository, head, pool, random, job, known, writer, new, snapshots, counts };
+            Self { repository, head, pool, job, known, writer, new, snapshots, counts };
         backup.adopt_packs()?;
         Ok(backup)
     }
@@ -99,8 +99,10 @@ impl<'a> Backup<'a> {
             };
             for block in footer.blocks {
                 let location = BlockLocation { block, pack: id, kind: footer.kind };
-                self.new.insert(block.key, location);
-                self.counts.resumed_blocks += 1;
+                if self.new.find(&block.key)?.is_none() {
+                    self.new.insert(location)?;
+                    self.counts.resumed_blocks += 1;
+                }
             }
         }
         Ok(())
@@ -176,8 +178,8 @@ impl<'a> Backup<'a> {
         name: &str,
     ) -> Result<bool> {
         let Some(key) = BlockKey::new(block) else { return Ok(false) };
-        let found = match self.new.get(&key) {
-            Some(location) => Some(*location),
+        let found = match self.new.find(&key)? {
+            Some(location) => Some(location),
             None => self.known.find(&key)?,
         };
         let Some(found) = found else { return Ok(false) };
@@ -204,10 +206,12 @@ impl<'a> Backup<'a> {
             let stored = stored.map_err(|why| block_error(name, why))?;
             let Some(key) = BlockKey::new(block) else { continue };
             self.job.progress.add(stored.len() as u64, 1);
-            let Entry::Vacant(entry) = self.new.entry(key) else { continue };
-            let kind = pack_kind(block);
-            let location = self.writer.add(kind, key, &stored)?;
-            entry.insert(location);
+            // the batch may have a block twice
+            if self.new.find(&key)?.is_some() {
+                continue;
+            }
+            let location = self.writer.add(pack_kind(block), key, &stored)?;
+            self.new.insert(location)?;
             self.counts.blocks += 1;
             self.counts.bytes += u64::from(location.block.length);
         }
@@ -221,13 +225,8 @@ impl<'a> Backup<'a> {
         if self.snapshots.is_empty() {
             return Ok(self.counts);
         }
-        let mut locations: Vec<BlockLocation> =
-            std::mem::take(&mut self.new).into_values().collect();
-        locations.sort_unstable_by_key(|location| location.block.key);
         let mut index = self.head.index.clone();
-        index.extend(store_index(self.repository, self.pool, &locations, &mut || {
-            new_id(&*self.random, &self.head)
-        })?);
+        index.extend(self.new.finish()?);
         let mut snapshots = self.head.snapshots.clone();
         snapshots.append(&mut self.snapshots);
         self.repository.publish(Head {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Index objects in memory at most, of 3.5 MiB each.
-const MAX_LOADED: usize = 48;
+const MAX_LOADED: usize = 32;
 
 /// The blocks of a pool in a repository.
 pub(crate) struct RepositoryBlocks {
@@ -41,8 +41,17 @@ struct LoadedObjects {
 
 impl PoolIndex {
     pub(crate) fn new(repository: Repository, head: &Head, pool: u64) -> Self {
-        let mut objects: Vec<&IndexSummary> =
-            head.index.iter().filter(|object| object.pool == pool).collect();
+        let objects = head.index.iter().filter(|object| object.pool == pool);
+        Self::of_objects(repository, head.generation, objects)
+    }
+
+    /// The index that consists of some objects. `generation` is that of the head which they follow.
+    pub(crate) fn of_objects<'a>(
+        repository: Repository,
+        generation: Generation,
+        objects: impl IntoIterator<Item = &'a IndexSummary>,
+    ) -> Self {
+        let mut objects: Vec<&IndexSummary> = objects.into_iter().collect();
         objects.sort_by_key(|object| (object.first, object.last));
         let mut greatest = None;
         let with_greatest = |object: &IndexSummary| {
@@ -51,7 +60,7 @@ impl PoolIndex {
             (object.clone(), last)
         };
         let objects = objects.into_iter().map(with_greatest).collect();
-        Self { repository, generation: head.generation, objects, loaded: Mutex::default() }
+        Self { repository, generation, objects, loaded: Mutex::default() }
     }
 
     /// The numbers of the index objects that may have a key, the one with the last first key first.
@@ -84,6 +93,16 @@ impl PoolIndex {
         self.objects.len()
     }
 
+    /// The entry of an index object in the head.
+    pub(crate) fn summary(&self, number: usize) -> Option<&IndexSummary> {
+        self.objects.get(number).map(|(summary, _)| summary)
+    }
+
+    /// Drops the index objects from memory. They are read again when they are needed.
+    pub(crate) fn release(&self) {
+        self.loaded.lock().objects.clear();
+    }
+
     /// An index object by its number.
     pub(crate) fn object(&self, number: usize) -> Result<Arc<IndexObject>> {
         if let Some(object) = self.loaded.lock().get(number) {
@@ -105,6 +124,7 @@ impl PoolIndex {
         if !block.matches(&stored) {
             // a store may have given less than the whole
             cache.forget(location.pack);
+            self.repository.forget(&location.pack.name(crate::head::PACKS));
             stored = cache.read(&self.repository, pack, block.position, block.length)?;
         }
         if !block.matches(&stored) {

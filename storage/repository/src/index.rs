@@ -119,6 +119,11 @@ impl IndexObject {
         self.entries.is_empty()
     }
 
+    /// The packs that its records may name.
+    pub(crate) fn packs(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.packs.iter().map(|pack| pack.id)
+    }
+
     /// The record of that number.
     pub fn get(&self, at: usize) -> Option<BlockLocation> {
         let start = at.checked_mul(BLOCK_ENTRY_SIZE)?;

@@ -49,7 +49,7 @@ impl SnapshotWalk {
     /// Opens a snapshot.
     pub(crate) fn open(repository: &Repository, manifest: &Manifest) -> Result<Self> {
         let name = manifest.name();
-        let reader = Arc::new(stored_reader(repository, manifest)?.with_raw_dnodes());
+        let reader = Arc::new(repository.stored_reader(manifest)?.with_raw_dnodes());
         let source: Arc<dyn Source> = Arc::clone(&reader) as _;
         let objset = open_objset(repository, manifest, source)?;
         Ok(Self { name, objset, reader })
@@ -82,12 +82,6 @@ impl SnapshotWalk {
     }
 }
 
-/// Reads the blocks of a snapshot.
-fn stored_reader(repository: &Repository, manifest: &Manifest) -> Result<StoredReader> {
-    let salt = manifest.salt().map_err(|why| damaged_manifest(repository, manifest, why))?;
-    Ok(StoredReader::new(repository.blocks(manifest.pool), salt))
-}
-
 /// Opens the object set of a snapshot over a source of its blocks that needs no key.
 fn open_objset(
     repository: &Repository,
@@ -105,8 +99,9 @@ fn damaged_manifest(repository: &Repository, manifest: &Manifest, why: String) -
 }
 
 impl Repository {
-    /// The blocks of a snapshot as a source, under which the caller may open it, with a cache between.
-    pub fn snapshot_source(&self, manifest: &Manifest) -> Result<Arc<dyn Source>> {
-        Ok(Arc::new(stored_reader(self, manifest)?))
+    /// A reader of the blocks of a snapshot. It has no cache of decoded blocks.
+    pub fn stored_reader(&self, manifest: &Manifest) -> Result<StoredReader> {
+        let salt = manifest.salt().map_err(|why| damaged_manifest(self, manifest, why))?;
+        Ok(StoredReader::new(self.blocks(manifest.pool), salt))
     }
 }

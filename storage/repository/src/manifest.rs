@@ -39,6 +39,10 @@ pub struct ManifestKey {
     pub master: String,
     /// The wrapped HMAC key, 64 bytes, hexadecimal.
     pub hmac: String,
+    /// The snapshot's set of nonces, which raw streams name; 0: the pool does not record it. None: an older
+    /// version made the backup.
+    #[serde(default)]
+    pub ivset_guid: Option<u64>,
 }
 
 /// The manifest of a snapshot.
@@ -76,6 +80,10 @@ pub struct Manifest {
     pub root: String,
     /// The wrapped keys; none: it is not encrypted.
     pub key: Option<ManifestKey>,
+    /// Features that its blocks use, by their short names, which streams name. None: an older version made
+    /// the backup.
+    #[serde(default)]
+    pub features: Option<Vec<String>>,
     /// Its properties.
     pub properties: Vec<ManifestProperty>,
 }

@@ -57,29 +57,43 @@ pub(crate) fn mark_live(
     job: &Job,
 ) -> Result<BTreeMap<u64, Marks>> {
     let pools: BTreeSet<u64> = head.index.iter().map(|object| object.pool).collect();
-    let new_marks =
-        |pool: &u64| (*pool, Marks::new(Arc::new(PoolIndex::new(repository.clone(), head, *pool))));
-    let mut all: BTreeMap<u64, Marks> = pools.iter().map(new_marks).collect();
-    for snapshot in &head.snapshots {
-        let Some(marks) = all.get_mut(&snapshot.pool) else {
-            return Err(repository.corrupt("index", "a pool has snapshots and no blocks"));
-        };
-        job.progress.set_message(snapshot.name());
-        let walk = SnapshotWalk::open(repository, &repository.manifest(snapshot)?)?;
-        walk.walk(walk_start(head, snapshot), &mut |block, _| {
-            if job.cancel.is_cancelled() {
-                return Err(Error::Cancelled);
-            }
-            job.progress.add(block.psize.into(), 1);
-            let key = BlockKey::new(block);
-            if key.map(|key| marks.mark(&key)).transpose()? == Some(true) {
-                return Ok(());
-            }
-            let why = format!("a block of '{}' is not in it", snapshot.name());
-            Err(repository.corrupt("index", why))
-        })?;
+    if let Some(lost) = head.snapshots.iter().find(|snapshot| !pools.contains(&snapshot.pool)) {
+        let why = format!("no block of the pool of '{}' is in it", lost.name());
+        return Err(repository.corrupt("index", why));
+    }
+    let mut all = BTreeMap::new();
+    for pool in pools {
+        let mut marks = Marks::new(Arc::new(PoolIndex::new(repository.clone(), head, pool)));
+        for snapshot in head.snapshots.iter().filter(|snapshot| snapshot.pool == pool) {
+            mark_snapshot(repository, head, snapshot, &mut marks, job)?;
+        }
+        marks.index.release();
+        all.insert(pool, marks);
     }
     Ok(all)
+}
+
+fn mark_snapshot(
+    repository: &Repository,
+    head: &Head,
+    snapshot: &SnapshotSummary,
+    marks: &mut Marks,
+    job: &Job,
+) -> Result<()> {
+    job.progress.set_message(snapshot.name());
+    let walk = SnapshotWalk::open(repository, &repository.manifest(snapshot)?)?;
+    walk.walk(walk_start(head, snapshot), &mut |block, _| {
+        if job.cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        job.progress.add(block.psize.into(), 1);
+        let key = BlockKey::new(block);
+        if key.map(|key| marks.mark(&key)).transpose()? == Some(true) {
+            return Ok(());
+        }
+        let why = format!("a block of '{}' is not in it", snapshot.name());
+        Err(repository.corrupt("index", why))
+    })
 }
 
 /// The txg from which on a snapshot is walked: that of its base, if that is in the repository.

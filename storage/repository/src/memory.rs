@@ -17,12 +17,27 @@ pub struct Faults {
     pub last_request_is_done: bool,
     /// Every request of a number that this divides fails once; 0: none.
     pub failing_period: u64,
+    /// The request of this number, counted from 1, has a fault; later ones succeed.
+    pub single: Option<(u64, SingleFault)>,
     /// Reads return at most half of the requested bytes.
     pub cuts_reads: bool,
     /// Lists leave out this many of the newest heads.
     pub stale_heads: usize,
     /// Deletions are refused, as by object lock.
     pub refuses_deletes: bool,
+}
+
+/// The fault of a single request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SingleFault {
+    /// It is refused with 503 and not done.
+    Refused,
+    /// It is done, and its answer is lost.
+    AnswerLost,
+    /// A read or list returns the first half.
+    Cut,
+    /// A read or list is stale: it finds nothing.
+    Stale,
 }
 
 /// A store in memory.
@@ -41,6 +56,13 @@ impl MemoryStore {
     pub fn set_faults(&self, faults: Faults) {
         let mut state = self.0.lock();
         (state.faults, state.requests) = (faults, 0);
+    }
+
+    /// A store with the same objects and no faults.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let objects = self.0.lock().objects.clone();
+        Self(Mutex::new(State { objects, ..State::default() }))
     }
 
     /// Requests since the faults were set.
@@ -85,11 +107,31 @@ impl State {
             }
             self.faults.requests_left = left.checked_sub(1);
         }
+        match self.single_fault() {
+            Some(SingleFault::Refused) => return (false, fails),
+            Some(SingleFault::AnswerLost) => return (true, fails),
+            _ => {}
+        }
         let period = self.faults.failing_period;
         if period > 0 && self.requests.is_multiple_of(period) {
             return (false, fails);
         }
         (true, Ok(()))
+    }
+
+    /// The fault of the request that runs.
+    fn single_fault(&self) -> Option<SingleFault> {
+        self.faults.single.filter(|(number, _)| *number == self.requests).map(|(_, fault)| fault)
+    }
+
+    /// How many of the found bytes or names a read or list returns.
+    fn returned(&self, found: usize) -> usize {
+        match self.single_fault() {
+            Some(SingleFault::Cut) => found / 2,
+            Some(SingleFault::Stale) => 0,
+            _ if self.faults.cuts_reads => found / 2,
+            _ => found,
+        }
     }
 }
 
@@ -113,17 +155,19 @@ impl ObjectStore for MemoryStore {
     fn read(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, StoreError> {
         let mut state = self.0.lock();
         state.begin().1?;
-        let object = state.objects.get(name).ok_or(StoreError::NotFound)?;
+        let is_stale = state.single_fault() == Some(SingleFault::Stale);
+        let object = state.objects.get(name).filter(|_| !is_stale).ok_or(StoreError::NotFound)?;
         let index = |at: u64| units::to_usize(at).min(object.len());
         let found = object.get(index(range.start)..index(range.end)).unwrap_or_default();
-        let end = if state.faults.cuts_reads { found.len() / 2 } else { found.len() };
-        Ok(found.get(..end).unwrap_or_default().to_vec())
+        Ok(found.get(..state.returned(found.len())).unwrap_or_default().to_vec())
     }
 
     fn size(&self, name: &str) -> Result<u64, StoreError> {
         let mut state = self.0.lock();
         state.begin().1?;
-        state.objects.get(name).map(|object| object.len() as u64).ok_or(StoreError::NotFound)
+        let is_stale = state.single_fault() == Some(SingleFault::Stale);
+        let object = state.objects.get(name).filter(|_| !is_stale).ok_or(StoreError::NotFound)?;
+        Ok(object.len() as u64)
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, StoreError> {
@@ -138,6 +182,9 @@ impl ObjectStore for MemoryStore {
         let mut found: Vec<ObjectInfo> = named.map(info).collect();
         if prefix == crate::head::HEADS {
             found.truncate(found.len().minus_or_zero(state.faults.stale_heads));
+        }
+        if let Some(SingleFault::Cut | SingleFault::Stale) = state.single_fault() {
+            found.truncate(state.returned(found.len()));
         }
         Ok(found)
     }

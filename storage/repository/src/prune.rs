@@ -4,18 +4,17 @@
 //! them, and only then is deleted what that head does not refer to. A reader that still uses the head
 //! before finds a pack gone, and reads the newest head.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use job::Job;
 use zio::Random;
 
-use crate::backup::{PackWriter, new_id, store_index};
 use crate::head::{HEADS, INDEX, PACKS, SNAPSHOTS};
-use crate::mark::{Marks, mark_live, without_snapshots};
+use crate::mark::{mark_live, without_snapshots};
+use crate::repack::{Target, rewrite_pool};
 use crate::{
-    BlockLocation, Error, Generation, Head, IndexSummary, ObjectId, ObjectInfo, Repository, Result,
-    SnapshotSummary, StoreError,
+    Generation, Head, ObjectId, ObjectInfo, Repository, Result, SnapshotSummary, StoreError,
 };
 
 /// The number of heads that stay; older ones are deleted once they are old enough.
@@ -43,7 +42,7 @@ impl Default for PruneOptions {
 pub struct PruneReport {
     /// The snapshots that went.
     pub removed_snapshots: Vec<String>,
-    /// Blocks that are no longer needed.
+    /// Blocks in the index that no snapshot needs. Those in packs that stay are counted again by the next prune.
     pub dead_blocks: u64,
     /// Packs that were repacked.
     pub repacked_packs: u64,
@@ -77,19 +76,14 @@ impl Repository {
         let all = mark_live(self, &next, job)?;
         // an object that is stored from here on is garbage only for a later prune
         let objects = Objects::list(self)?;
-        let mut repack = Repack {
-            repository: self,
-            head: &head,
-            random,
-            options,
-            report: &mut report,
-            packs: HashSet::new(),
-        };
+        let mut packs = HashSet::new();
         next.index = Vec::new();
         for (pool, marks) in &all {
-            next.index.extend(repack.rewrite_pool(*pool, marks, &objects, job)?);
+            let target = Target { repository: self, pool: *pool, head: &head, random: &random };
+            let rewritten = rewrite_pool(target, marks, &objects, options, &mut report, job)?;
+            next.index.extend(rewritten.index);
+            packs.extend(rewritten.packs);
         }
-        let packs = repack.packs;
         let garbage = objects.garbage(&next, &packs, head.generation);
         if options.dry_run {
             for object in &garbage {
@@ -117,8 +111,8 @@ fn count_deleted(report: &mut PruneReport, object: &ObjectInfo) {
 }
 
 /// The objects in the store.
-struct Objects {
-    packs: HashMap<ObjectId, ObjectInfo>,
+pub(crate) struct Objects {
+    pub(crate) packs: HashMap<ObjectId, ObjectInfo>,
     index: HashMap<ObjectId, ObjectInfo>,
     snapshots: HashMap<ObjectId, ObjectInfo>,
     heads: BTreeMap<Generation, ObjectInfo>,
@@ -171,87 +165,4 @@ fn old_heads(heads: BTreeMap<Generation, ObjectInfo>, newest: Generation) -> Vec
         distance.is_some_and(|it| it >= KEPT_HEADS) && age.is_some_and(|age| age > KEPT_HEAD_AGE)
     };
     heads.into_iter().filter(|(number, info)| is_old(number, info)).map(|it| it.1).collect()
-}
-
-/// Writes a new index, and repacks packs that are mostly garbage.
-struct Repack<'a> {
-    repository: &'a Repository,
-    head: &'a Arc<Head>,
-    random: Arc<dyn Random>,
-    options: PruneOptions,
-    report: &'a mut PruneReport,
-    /// The packs to which the new index refers.
-    packs: HashSet<ObjectId>,
-}
-
-impl Repack<'_> {
-    fn rewrite_pool(
-        &mut self,
-        pool: u64,
-        marks: &Marks,
-        objects: &Objects,
-        job: &Job,
-    ) -> Result<Vec<IndexSummary>> {
-        let (mut live, dead) = live_locations(marks)?;
-        self.report.dead_blocks += dead;
-        let sparse = sparse_packs(&live, objects, self.options.repack_below_percent);
-        let packs: u64 = sparse.len() as u64;
-        self.report.repacked_packs += packs;
-        if self.options.dry_run {
-            let packs = live.iter().map(|location| location.pack);
-            self.packs.extend(packs.filter(|pack| !sparse.contains(pack)));
-            return Ok(Vec::new());
-        }
-        let mut writer =
-            PackWriter::new(self.repository.clone(), pool, Arc::clone(&self.random), self.head);
-        // in the order in which they lie, so that each pack is read once
-        live.sort_unstable_by_key(|location| (location.pack, location.block.position));
-        for location in live.iter_mut().filter(|location| sparse.contains(&location.pack)) {
-            if job.cancel.is_cancelled() {
-                return Err(Error::Cancelled);
-            }
-            let stored = marks.index.read(location)?;
-            *location = writer.add(location.kind, location.block.key, &stored)?;
-            let length = u64::from(location.block.length);
-            self.report.repacked_bytes += length;
-        }
-        writer.flush()?;
-        live.sort_unstable_by_key(|location| location.block.key);
-        live.dedup_by_key(|location| location.block.key);
-        self.packs.extend(live.iter().map(|location| location.pack));
-        let (random, head) = (Arc::clone(&self.random), Arc::clone(self.head));
-        store_index(self.repository, pool, &live, &mut || new_id(&*random, &head))
-    }
-}
-
-/// The records that are needed, and how many are not.
-fn live_locations(marks: &Marks) -> Result<(Vec<BlockLocation>, u64)> {
-    let (mut live, mut dead) = (Vec::new(), 0_u64);
-    for number in 0..marks.index.len() {
-        let object = marks.index.object(number)?;
-        for (record, location) in object.iter().enumerate() {
-            if marks.is_marked(number, record) {
-                live.push(location);
-            } else {
-                dead += 1;
-            }
-        }
-    }
-    Ok((live, dead))
-}
-
-/// The packs to repack: those with less than this percentage of needed bytes.
-fn sparse_packs(live: &[BlockLocation], objects: &Objects, percent: u8) -> BTreeSet<ObjectId> {
-    let mut bytes: HashMap<ObjectId, u64> = HashMap::new();
-    for location in live {
-        let sum = bytes.entry(location.pack).or_default();
-        *sum += u64::from(location.block.length);
-        // a record is part of what a pack has to hold
-        *sum += crate::StoredBlock::SIZE as u64;
-    }
-    let is_sparse = |(pack, live): &(ObjectId, u64)| {
-        let size = objects.packs.get(pack).map_or(0, |info| info.size);
-        u128::from(*live) * 100 < u128::from(size) * u128::from(percent)
-    };
-    bytes.into_iter().filter(is_sparse).map(|(pack, _)| pack).collect()
 }

@@ -141,7 +141,7 @@ impl Repository {
     pub fn manifest(&self, snapshot: &SnapshotSummary) -> Result<Manifest> {
         let name = snapshot.manifest.name(SNAPSHOTS);
         let object = self.read_whole(&name, MAX_JSON_SIZE)?;
-        let manifest = Manifest::parse(&object).map_err(|why| self.corrupt(&name, why))?;
+        let manifest = Manifest::parse(&object).map_err(|why| self.forget_corrupt(&name, why))?;
         if manifest.repository != self.0.id || manifest.guid != snapshot.guid {
             return Err(self.corrupt(&name, "it is of another repository or snapshot"));
         }
@@ -164,7 +164,7 @@ impl Repository {
     pub(crate) fn read_index(&self, index: &IndexSummary) -> Result<IndexObject> {
         let name = index.id.name(INDEX);
         let object = self.read_whole(&name, MAX_INDEX_SIZE)?;
-        let parsed = IndexObject::parse(&object).map_err(|why| self.corrupt(&name, why))?;
+        let parsed = IndexObject::parse(&object).map_err(|why| self.forget_corrupt(&name, why))?;
         if parsed.pool() != index.pool || u64::try_from(parsed.len()) != Ok(index.blocks) {
             return Err(self.corrupt(&name, "it is not the object that the head lists"));
         }
@@ -245,6 +245,16 @@ impl Repository {
 
     pub(crate) fn store_error(&self, action: &'static str, object: &str, why: StoreError) -> Error {
         store_error(&self.location(), action, object, why)
+    }
+
+    /// Drops an object from caches, so that the next read asks the store.
+    pub(crate) fn forget(&self, object: &str) {
+        self.0.store.forget(object);
+    }
+
+    fn forget_corrupt(&self, object: &str, why: impl Into<String>) -> Error {
+        self.forget(object);
+        self.corrupt(object, why)
     }
 
     pub(crate) fn corrupt(&self, object: &str, why: impl Into<String>) -> Error {

@@ -60,6 +60,9 @@ pub trait ObjectStore: Send + Sync {
     /// Deletes an object. A missing object is not an error.
     fn delete(&self, name: &str) -> Result<(), StoreError>;
 
+    /// Drops what a cache before the store has of an object. Its content was found to be wrong.
+    fn forget(&self, _name: &str) {}
+
     /// Removes what interrupted requests left behind, as far as the store knows of it.
     fn remove_leftovers(&self) {}
 }

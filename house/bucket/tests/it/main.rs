@@ -1,5 +1,7 @@
 //! The guarantees of a store, tested on a folder and on a service with the S3 protocol.
 
+mod cache;
+mod repositories;
 mod server;
 
 use std::os::unix::fs::PermissionsExt;

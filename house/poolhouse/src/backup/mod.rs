@@ -9,13 +9,14 @@ mod prune;
 mod read;
 mod retention;
 mod run;
+mod send;
 mod work;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bucket::S3Access;
+use bucket::{CachedStore, S3Access};
 use engine::backup::BackupRepository;
 use engine::pool::FillRandom;
 
@@ -44,6 +45,7 @@ Examples:
   poolhouse backup run -r file:///mnt/usb/backup tank@monday
   poolhouse backup list file:///mnt/usb/backup
   poolhouse backup restore file:///mnt/usb/backup tank/home@monday:/ann ~/saved
+  poolhouse backup send file:///mnt/usb/backup tank/home@monday | poolhouse zfs receive tank/old
   poolhouse backup prune file:///mnt/usb/backup --keep-daily 7 --keep-monthly 12"
 )]
 pub(crate) struct Backup {
@@ -67,6 +69,8 @@ enum Command {
     Restore(read::RestoreArgs),
     /// Mount snapshots, read-only
     Mount(read::MountArgs),
+    /// Send a snapshot as a stream, which `zfs receive` reads
+    Send(send::Args),
     /// Remove snapshots, and the blocks that no other snapshot needs
     Prune(prune::Args),
     /// Verify every block that a snapshot needs
@@ -83,6 +87,7 @@ impl Backup {
             Command::Cat(args) => args.run(),
             Command::Restore(args) => args.run(),
             Command::Mount(args) => args.run(),
+            Command::Send(args) => args.run(),
             Command::Prune(args) => args.run(),
             Command::Check(args) => args.run(),
         }
@@ -98,12 +103,27 @@ struct RepositoryArgs {
     /// the raw bytes; may be repeated
     #[arg(long, value_name = "DATASET=FILE")]
     key: Vec<String>,
+    /// Keep what is read from the store in this folder too, so that it is fetched once. The folder then holds
+    /// parts of the snapshots, readable by its owner alone
+    #[arg(long, value_name = "FOLDER")]
+    cache: Option<PathBuf>,
+    /// The most space that the cache takes
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
+    cache_size: u64,
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    units::parse_bytes(text).ok_or_else(|| "a size is expected, as in 500M or 10G".to_owned())
 }
 
 impl RepositoryArgs {
     /// Opens the repository, and loads the keys that are given.
     fn open(&self) -> Result<BackupRepository, Failure> {
-        let repository = open(&self.location)?;
+        let mut store = bucket::open(&self.location, false, s3_access().as_ref())?;
+        if let Some(folder) = &self.cache {
+            store = Arc::new(CachedStore::open(store, folder.clone(), self.cache_size)?);
+        }
+        let repository = BackupRepository::open(store)?;
         for each in &self.key {
             let (dataset, file) = each.rsplit_once('=').ok_or_else(|| {
                 let wanted = "DATASET=FILE is expected, as in tank/home=key.txt";

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use engine::backup::{BackupRepository, SnapshotSummary};
+use engine::files::DatasetCatalog as _;
+
 use super::RepositoryArgs;
-use crate::outcome::CommandResult;
-use crate::rescue::pool_path::OpenDatasets;
-use crate::rescue::{cat, get, ls, mount};
+use crate::outcome::{CommandResult, Failure};
+use crate::rescue::pool_path::{OpenDatasets, PoolPath};
+use crate::rescue::{cat, get, ls, mount, volume};
 
 /// List folders and files in a snapshot
 #[derive(clap::Args, Debug)]
@@ -45,16 +48,19 @@ impl CatArgs {
     }
 }
 
-/// Copy files and trees out of a snapshot
+/// Copy files, trees and volumes out of a snapshot
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Only the blocks of these files are read. A folder or file is copied to DEST/ITS-NAME, the
 contents of a root (tank/home@monday:/) to DEST. FS without a snapshot is its newest
 snapshot. The same command resumes an interrupted copy, and skips complete files.
 
+A volume is copied to a sparse image, DEST, or to a block device.
+
 Examples:
   poolhouse backup restore file:///mnt/usb/backup tank/home@monday:/ann/letter.odt .
-  poolhouse backup restore -r file:///mnt/usb/backup tank@monday:/ /mnt/new"
+  poolhouse backup restore -r file:///mnt/usb/backup tank@monday:/ /mnt/new
+  poolhouse backup restore file:///mnt/usb/backup tank/vm@monday vm.img"
 )]
 pub(super) struct RestoreArgs {
     #[command(flatten)]
@@ -65,8 +71,32 @@ pub(super) struct RestoreArgs {
 
 impl RestoreArgs {
     pub(super) fn run(&self) -> CommandResult {
-        get::copy_out(&self.get, &mut open(&self.repository)?)
+        let repository = self.repository.open()?;
+        if let [source, dest] = self.get.places.as_slice()
+            && let Some(snapshot) = find_volume(&repository, source)?
+        {
+            let (content, _) = repository.open_volume(&snapshot.name())?;
+            let args = volume::Args {
+                source: snapshot.name(),
+                dest: dest.clone(),
+                overwrite: self.get.overwrite,
+                restart: self.get.restart,
+                quiet: self.get.quiet,
+            };
+            return volume::copy_out(&args, &content, snapshot.txg);
+        }
+        get::copy_out(&self.get, &mut OpenDatasets::in_repository(Arc::new(repository)))
     }
+}
+
+/// The snapshot that a place names, if it is one of a volume.
+fn find_volume(
+    repository: &BackupRepository,
+    place: &str,
+) -> Result<Option<SnapshotSummary>, Failure> {
+    let place = PoolPath::parse(place)?;
+    let found = repository.find_snapshot(&place.dataset)?;
+    Ok(Some(found).filter(|found| found.volume && place.path.is_empty()))
 }
 
 /// Mount snapshots, read-only
@@ -93,6 +123,6 @@ impl MountArgs {
     }
 }
 
-fn open(repository: &RepositoryArgs) -> Result<OpenDatasets<'static>, crate::outcome::Failure> {
+fn open(repository: &RepositoryArgs) -> Result<OpenDatasets<'static>, Failure> {
     Ok(OpenDatasets::in_repository(Arc::new(repository.open()?)))
 }

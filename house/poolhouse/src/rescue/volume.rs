@@ -43,9 +43,14 @@ pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
     if let Some(trouble) = log.error {
         print::warning(&format!("{}: {trouble}", args.source));
     }
+    copy_out(args, &content, pool.txg())
+}
+
+/// Copies the content of a volume. `txg` stands for its state, in case an interrupted copy is resumed.
+pub(crate) fn copy_out(args: &Args, content: &Content, txg: u64) -> CommandResult {
     if args.dest == "-" {
         let mut out = io::stdout().lock();
-        let printed = print_range(&content, 0, content.size(), &mut out)?;
+        let printed = print_range(content, 0, content.size(), &mut out)?;
         out.flush()?;
         let subject = format!("'{}'", args.source);
         let unreadable = |why| engine::Error::Unreadable { subject, why };
@@ -61,8 +66,7 @@ pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
     }
     interrupt::install_handler();
     let progress = Progress::new(content.size(), args.quiet);
-    // the txg stands for the state of a volume that may have changed since
-    let seconds = i64::try_from(pool.txg()).unwrap_or(0);
+    let seconds = i64::try_from(txg).unwrap_or(0);
     let how = CopyOptions {
         threads: thread_count(0),
         resume_mark: Time { seconds, nanoseconds: 0 },
@@ -71,9 +75,9 @@ pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
         progress: &progress,
     };
     let copied = if device {
-        copy_to_device(&content, &dest, &how)
+        copy_to_device(content, &dest, &how)
     } else {
-        copy_to_image(&content, &dest, &how)
+        copy_to_image(content, &dest, &how)
     };
     progress.finish();
     let copied = copied.map_err(|error| Failure::destination(&dest, &error))?;

@@ -55,6 +55,28 @@ fn snapshots_of_openzfs_are_restored_as_they_were() {
         std::fs::remove_dir_all(&from_pool).unwrap();
         std::fs::remove_dir_all(&from_backup).unwrap();
     }
+    let volumes: Vec<_> = snapshots.iter().filter(|it| it["type"] == "volume").collect();
+    assert!(!volumes.is_empty(), "{listed}");
+    for snapshot in volumes {
+        compare_images(&nas, &location, snapshot["name"].as_str().unwrap());
+    }
+}
+
+/// The image of a volume's snapshot is the same from the pool and from the repository.
+fn compare_images(nas: &TestNas, location: &str, name: &str) {
+    let (drives, folder) = (nas.0.join("drives"), &nas.0);
+    let (from_pool, from_backup) = (folder.join("pool.img"), folder.join("backup.img"));
+    let pool = ["rescue", "volume", "-q", "-d", path_arg(&drives), name, path_arg(&from_pool)];
+    let backup = ["backup", "restore", "-q", location, name, path_arg(&from_backup)];
+    let (pool, copied) = (run(&pool), run(&backup));
+    assert_eq!((pool.status, &pool.stderr), (copied.status, &copied.stderr), "{name}");
+    if copied.status == 0 {
+        assert!(std::fs::read(&from_pool).unwrap() == std::fs::read(&from_backup).unwrap());
+        // an image that is there stays as it is
+        assert_ne!(run(&backup).status, 0);
+        std::fs::remove_file(&from_pool).unwrap();
+        std::fs::remove_file(&from_backup).unwrap();
+    }
 }
 
 /// Paths below a folder, with sizes, times, and what files hold.
@@ -206,4 +228,55 @@ fn wrong_requests_name_the_next_step() {
     assert!(said.contains("no such pool"), "{said}");
     let none = run(&["backup", "cat", &location, "tank@one:/x"]);
     assert_eq!(none.status, 12, "{}", none.stderr);
+}
+
+/// A snapshot out of the repository into a pool of a daemon.
+fn receive(nas: &TestNas, send: &[&str], target: &str) {
+    let mut sender = Command::new(env!("CARGO_BIN_EXE_poolhouse"))
+        .args(["backup", "send"])
+        .args(send)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stream = sender.stdout.take().unwrap();
+    let received = Command::new(env!("CARGO_BIN_EXE_poolhouse"))
+        .args(["zfs", "receive", target, "--state", path_arg(&nas.state_dir())])
+        .stdin(stream)
+        .output()
+        .unwrap();
+    assert!(sender.wait().unwrap().success());
+    assert!(received.status.success(), "{}", String::from_utf8_lossy(&received.stderr));
+}
+
+#[test]
+fn snapshots_are_received_into_another_pool() {
+    let (nas, location) = import_sent("backup-send");
+    nas.run_ok(&format!("backup run -r {location} tank"));
+    let drive = nas.0.join("drives/new.img");
+    std::fs::File::create(&drive).unwrap().set_len(512 << 20).unwrap();
+    nas.run_ok(&format!("zpool create -m none new {}", path_arg(&drive)));
+    let listed = run_json(&["backup", "list", "--json", &location]);
+    let mut newest = std::collections::BTreeMap::new();
+    for snapshot in listed["snapshots"].as_array().unwrap() {
+        let name = snapshot["name"].as_str().unwrap();
+        let (dataset, part) = name.split_once('@').unwrap();
+        let target = format!("new/{}", dataset.replace('/', "-"));
+        let base = newest.insert(dataset.to_owned(), part.to_owned());
+        match base {
+            Some(base) => receive(&nas, &["-w", "-i", &base, &location, name], &target),
+            None => receive(&nas, &["-w", &location, name], &target),
+        }
+    }
+    assert!(newest.len() > 3, "{listed}");
+    // the guid is part of the snapshot's identity, and the streams were verified record by record
+    let guids = |pool: &str| {
+        let listed = nas.run_ok(&format!("zfs list -Hro guid -t snapshot {pool}"));
+        let mut guids: Vec<String> = listed.lines().map(str::to_owned).collect();
+        guids.sort();
+        guids
+    };
+    assert_eq!(guids("new"), guids("tank"));
+    nas.run_ok("zpool scrub -w new");
+    let status = nas.run_ok("zpool status new");
+    assert!(status.contains("with 0 errors"), "{status}");
 }

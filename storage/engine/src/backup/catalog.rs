@@ -49,14 +49,20 @@ impl BackupRepository {
 
     fn open_objset(&self, name: &str) -> Result<(Manifest, Objset)> {
         let manifest = self.manifest(&self.find_snapshot(name)?)?;
-        let key = self.key_of(&manifest)?;
-        let source: Arc<dyn Source> = self.cache(&manifest)?;
+        let objset = self.unlocked_objset(&manifest)?;
+        Ok((manifest, objset))
+    }
+
+    /// The object set of a snapshot, over the cache. An encrypted one needs its key.
+    pub(super) fn unlocked_objset(&self, manifest: &Manifest) -> Result<Objset> {
+        let name = manifest.name();
+        let key = self.key_of(manifest)?;
+        let source: Arc<dyn Source> = self.cache(manifest)?;
         let subject = || format!("the manifest of '{}'", manifest.name());
         let root =
             manifest.root_pointer().map_err(|why| Error::Unreadable { subject: subject(), why })?;
         let objset = Objset::open(source, ObjsetId::new(manifest.objset), &root, key);
-        let objset = objset.map_err(|why| open_error(name, &why.into()))?;
-        Ok((manifest, objset))
+        objset.map_err(|why| open_error(&name, &why.into()))
     }
 
     /// The cache before the blocks of a snapshot's pool.
@@ -65,8 +71,8 @@ impl BackupRepository {
         if let Some((_, cache)) = caches.iter().find(|(pool, _)| *pool == manifest.pool) {
             return Ok(Arc::clone(cache));
         }
-        let source = self.inner().snapshot_source(manifest);
-        let source = source.map_err(Error::from_repository_error)?;
+        let reader = self.inner().stored_reader(manifest);
+        let source: Arc<dyn Source> = Arc::new(reader.map_err(Error::from_repository_error)?);
         let cache = Arc::new(Cache::new(source, &self.0.budget));
         caches.push((manifest.pool, Arc::clone(&cache)));
         Ok(cache)

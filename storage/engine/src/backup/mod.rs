@@ -6,6 +6,7 @@
 
 mod catalog;
 mod keys;
+mod send;
 
 use std::sync::Arc;
 
@@ -15,11 +16,14 @@ use parking_lot::Mutex;
 pub use repository::{
     BackupCounts, CheckOptions, CheckReport, Damage, ObjectInfo, ObjectStore, PruneOptions,
     PruneReport, SnapshotSummary, StoreError, memory::Faults, memory::MemoryStore,
+    memory::SingleFault,
 };
 
 use crate::pool::{FillRandom, Random};
 use crate::{Error, Result};
 use keys::LoadedKeys;
+pub use send::RepositorySend;
+pub(crate) use send::feature_names;
 
 /// Bytes of decoded blocks that a repository keeps in memory, most of them metadata.
 const CACHE_BYTES: usize = 128 << 20;

@@ -13,7 +13,7 @@ use zio::Source;
 
 use super::open_volumes::DatasetHold;
 use super::{Pool, Random};
-use crate::backup::{BackupCounts, BackupRepository};
+use crate::backup::{BackupCounts, BackupRepository, feature_names};
 use crate::keys::format_name;
 use crate::{Error, Result};
 
@@ -155,6 +155,7 @@ impl Pool {
             referenced: phys.referenced,
             root: Manifest::encode_root(&phys.root),
             key: manifest_key(snapshot).map_err(failed)?,
+            features: Some(feature_names(&self.feature_facts(snapshot)?)),
             properties: snapshot.properties().map_err(failed)?.into_iter().map(plain).collect(),
         })
     }
@@ -189,6 +190,7 @@ fn manifest_key(snapshot: &Dataset) -> dsl::Result<Option<ManifestKey>> {
         format: format_name(stretching.format).to_owned(),
         pbkdf2_salt: stretching.salt,
         pbkdf2_iterations: stretching.iterations,
+        ivset_guid: Some(snapshot.ivset_guid()?),
         ..ManifestKey::default()
     };
     key.set_wrapped(&wrapped);

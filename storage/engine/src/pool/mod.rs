@@ -125,6 +125,7 @@ pub use rewind::{Rewind, RewindProbe, RewindProgress, RewindTarget};
 pub use rewrite::{FileRewrite, RewriteFilter, RewriteRequest, RewriteSums};
 pub use scan::{ScanKind, ScanProgress, ScanResult, ScanStatus, ScrubRange};
 pub use send::SendRequest;
+pub(crate) use send::send_error;
 pub use send_plan::{SendPlan, SendStep};
 pub use snapshots::{Bookmark, Snapshot};
 pub use spa::auxiliary::AuxiliaryRole;

@@ -172,7 +172,8 @@ impl Pool {
         dataset.crypt_keydata(objset.header(), from).map_err(failed)
     }
 
-    fn feature_facts(&self, dataset: &Dataset) -> Result<FeatureFacts> {
+    /// The features that the blocks of a dataset and of its pool use.
+    pub(super) fn feature_facts(&self, dataset: &Dataset) -> Result<FeatureFacts> {
         let mos = self.0.spa.synced_mos();
         let is_active = |name: &str| {
             let uses = |feature| features::refcount(&mos, feature).ok().flatten();
@@ -230,6 +231,6 @@ impl StoredBlocks for BlockReader<'_> {
     }
 }
 
-fn send_error(name: &str, error: &send::Error) -> Error {
+pub(crate) fn send_error(name: &str, error: &send::Error) -> Error {
     Error::Refused { what: format!("cannot send '{name}': {error}") }
 }

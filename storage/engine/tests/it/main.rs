@@ -3,6 +3,9 @@
 mod add;
 mod auxiliary;
 mod backup;
+mod backup_faults;
+mod backup_histories;
+mod backup_streams;
 mod block_cloning;
 mod checkpoint;
 mod clock;

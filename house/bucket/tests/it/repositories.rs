@@ -1,0 +1,196 @@
+//! Whole repositories in folders and buckets: backups, prunes and streams, also from services that fail.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bucket::S3Access;
+use device::{Device, MemoryDevice};
+use engine::backup::{BackupRepository, CheckOptions, ObjectStore, PruneOptions, RepositorySend};
+use engine::pool::{
+    BackupRequest, Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, SendRequest,
+    VdevLayout, VdevRole,
+};
+use job::Job;
+
+use crate::TempDir;
+use crate::server::Server;
+
+const NOW: u64 = 1_700_000_000;
+/// No service takes longer to start.
+const START_LIMIT: Duration = Duration::from_mins(1);
+
+fn environment() -> Environment {
+    let state = AtomicU64::new(0x9e37_79b9);
+    Environment {
+        random: Arc::new(move |bytes| {
+            for byte in bytes {
+                let next =
+                    state.load(Ordering::Relaxed).wrapping_mul(0x5851_f42d_4c95_7f2d) + 0x1405;
+                state.store(next, Ordering::Relaxed);
+                *byte = next.to_be_bytes()[0];
+            }
+        }),
+        now: Arc::new(|| (NOW, 0)),
+        workers: 2,
+        max_dirty: 64 << 20,
+        cache: MemoryBudget::default(),
+        host: (0x1234, "here".to_owned()),
+    }
+}
+
+/// A pool in memory with the volume `tank/vol`.
+fn create_pool(environment: &Environment) -> Pool {
+    let drives = vec!["drive".into()];
+    let new = NewPool {
+        name: "tank".to_owned(),
+        vdevs: vec![NewVdev { layout: VdevLayout::Single, drives, role: VdevRole::Data }],
+        ashift: None,
+        properties: Vec::new(),
+        force: false,
+    };
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::zeroed("drive", 192 << 20));
+    let pool = engine::pool::create_on_devices(&new, &[device], environment).unwrap();
+    let volume = NewDataset { name: "tank/vol".to_owned(), properties: Vec::new() };
+    pool.create_volume(&volume, 16 << 20, 16 << 10, true).unwrap();
+    pool
+}
+
+/// Writes other bytes into a part of the volume, and takes a snapshot.
+fn write_and_snapshot(environment: &Environment, pool: &Pool, part: &str, offset: u64) {
+    let mut bytes = vec![0; 1_000_000];
+    (environment.random)(&mut bytes);
+    pool.volume("tank/vol").unwrap().write(offset, &bytes).unwrap();
+    pool.create_snapshots(&[format!("tank/vol@{part}")]).unwrap();
+}
+
+fn back_up(pool: &Pool, repository: &BackupRepository) {
+    let targets = vec!["tank/vol".to_owned()];
+    let request = BackupRequest { targets, recursive: false };
+    pool.back_up(repository, &request, &Job::default()).unwrap();
+}
+
+fn assert_equals_pool(pool: &Pool, repository: &BackupRepository, part: &str) {
+    let report = repository.check(CheckOptions::default(), &Job::default()).unwrap();
+    assert_eq!(report.damages, []);
+    let snapshot = format!("tank/vol@{part}");
+    let request = SendRequest { snapshot: snapshot.clone(), raw: true, ..SendRequest::default() };
+    let (mut from_pool, mut from_repository) = (Vec::new(), Vec::new());
+    pool.send(&request, &mut from_pool).unwrap();
+    let request = RepositorySend { snapshot, raw: true, ..RepositorySend::default() };
+    repository.send(&request, &mut from_repository).unwrap();
+    assert!(from_pool == from_repository, "{part}");
+}
+
+/// Creates a repository, backs up, prunes, and compares what is there with the pool.
+fn exercise(store: &Arc<dyn ObjectStore>) {
+    let environment = environment();
+    let pool = create_pool(&environment);
+    BackupRepository::create(Arc::clone(store), &environment.random, NOW).unwrap();
+    let open = || BackupRepository::open(Arc::clone(store)).unwrap();
+    for (round, part) in ["one", "two", "three"].into_iter().enumerate() {
+        write_and_snapshot(&environment, &pool, part, round as u64 * 700_000);
+        back_up(&pool, &open());
+    }
+    assert_equals_pool(&pool, &open(), "one");
+    let removed = |part: &str| part == "one" || part == "two";
+    let report = open().prune(
+        &|it| removed(&it.snapshot),
+        PruneOptions::default(),
+        &environment.random,
+        NOW,
+        &Job::default(),
+    );
+    assert_eq!(report.unwrap().undeleted, []);
+    assert_eq!(open().snapshots().len(), 1);
+    assert_equals_pool(&pool, &open(), "three");
+}
+
+#[test]
+fn repository_in_a_folder_equals_the_pool() {
+    exercise(&TempDir::new("repository").store());
+}
+
+#[test]
+fn repository_in_a_failing_bucket_equals_the_pool() {
+    for fails_late in [0, 1] {
+        let server = Server::start();
+        server.state.failing_period.store(7, Ordering::Relaxed);
+        server.state.fails_late.store(fails_late, Ordering::Relaxed);
+        exercise(&server.store());
+    }
+}
+
+/// A server of moto, which ends with this.
+struct Moto {
+    child: Child,
+    address: String,
+}
+
+impl Moto {
+    /// Starts a server with an empty bucket; none: moto is not installed.
+    fn start() -> Option<Self> {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new("moto_server");
+        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().ok()?;
+        let mut moto = Self { child, address: format!("127.0.0.1:{port}") };
+        let last = Instant::now() + START_LIMIT;
+        loop {
+            if let Ok(stream) = TcpStream::connect(&moto.address) {
+                moto.create_bucket(stream);
+                return Some(moto);
+            }
+            // a wrapper of pyenv exists where moto does not
+            if moto.child.try_wait().unwrap().is_some() {
+                return None;
+            }
+            assert!(Instant::now() < last, "moto does not start");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn create_bucket(&self, mut stream: TcpStream) {
+        let host = &self.address;
+        let request = format!(
+            "PUT /bucket HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        );
+        stream.set_read_timeout(Some(START_LIMIT)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
+    fn store(&self) -> Arc<dyn ObjectStore> {
+        let access = S3Access {
+            endpoint: Some(format!("http://{}", self.address)),
+            region: "us-east-1".to_owned(),
+            key_id: "key".to_owned(),
+            secret: "secret".to_owned(),
+            token: None,
+            ca_file: None,
+        };
+        bucket::open("s3://bucket/folder", true, Some(&access)).unwrap()
+    }
+}
+
+impl Drop for Moto {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn repository_in_moto_equals_the_pool() {
+    let Some(moto) = Moto::start() else {
+        eprintln!("skipped: there is no moto_server (pip install 'moto[server]')");
+        return;
+    };
+    exercise(&moto.store());
+}
