@@ -1,6 +1,7 @@
 //! File systems and volumes, and the properties of all datasets.
 
 use engine::dataset::{Dataset, DatasetQuery, OwnerUsage};
+use engine::pool::FilesystemUpgrade;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -248,7 +249,7 @@ pub struct SetProperties {
 }
 
 impl Call for SetProperties {
-    type Answer = ();
+    type Answer = Mounting;
     const METHOD: Method = Method::Patch;
     const PATH: &'static str = "/dataset-properties";
     const CHANGES: bool = true;
@@ -264,7 +265,7 @@ impl Call for SetProperties {
         Some(pairs.map(|(name, permission)| NeededPermission::on(name, permission)).collect())
     }
 
-    fn changed_pools(&self, (): &()) -> Vec<String> {
+    fn changed_pools(&self, _answer: &Mounting) -> Vec<String> {
         self.names.first().map(|name| pool_of(name).to_owned()).into_iter().collect()
     }
 }
@@ -285,7 +286,7 @@ pub struct InheritProperty {
 }
 
 impl Call for InheritProperty {
-    type Answer = ();
+    type Answer = Mounting;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/dataset-properties/inherit";
     const CHANGES: bool = true;
@@ -306,7 +307,7 @@ impl Call for InheritProperty {
         Some(self.names.iter().map(needs).collect())
     }
 
-    fn changed_pools(&self, (): &()) -> Vec<String> {
+    fn changed_pools(&self, _answer: &Mounting) -> Vec<String> {
         self.names.first().map(|name| pool_of(name).to_owned()).into_iter().collect()
     }
 }
@@ -335,6 +336,7 @@ impl Call for PromoteClone {
 
 /// Renames a dataset or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub struct RenameDataset {
     /// Its name.
     pub name: String,
@@ -349,10 +351,13 @@ pub struct RenameDataset {
     /// Also while programs have files open.
     #[serde(default)]
     pub force: bool,
+    /// Leave mounted file systems mounted where they are.
+    #[serde(default)]
+    pub keep_mounts: bool,
 }
 
 impl Call for RenameDataset {
-    type Answer = ();
+    type Answer = Mounting;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/datasets/{name}/rename";
     const CHANGES: bool = true;
@@ -377,7 +382,32 @@ impl Call for RenameDataset {
         ])
     }
 
-    fn changed_pools(&self, (): &()) -> Vec<String> {
+    fn changed_pools(&self, _answer: &Mounting) -> Vec<String> {
+        vec![pool_of(&self.name).to_owned()]
+    }
+}
+
+/// Upgrades a file system to a newer version. It is unmounted for a moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UpgradeFilesystem {
+    /// The file system.
+    pub name: String,
+    /// The version, 1 to 5; none: the newest.
+    #[serde(default)]
+    pub version: Option<u64>,
+}
+
+impl Call for UpgradeFilesystem {
+    type Answer = FilesystemUpgrade;
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/datasets/{name}/upgrade";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("upgrade '{}'", self.name)
+    }
+
+    fn changed_pools(&self, _answer: &FilesystemUpgrade) -> Vec<String> {
         vec![pool_of(&self.name).to_owned()]
     }
 }

@@ -54,6 +54,7 @@ pub use daemon::{DaemonInfo, GetDaemon, StopDaemon};
 pub use dataset::{
     CreateFilesystem, CreateVolume, DestroyDatasets, DestroyedDatasets, InheritProperty,
     ListDatasets, ListOwnerUsage, OwnerKind, PromoteClone, RenameDataset, SetProperties,
+    UpgradeFilesystem,
 };
 pub use diff::{FileChange, ListFileChanges};
 pub use drive::{

@@ -170,6 +170,7 @@ mod tests {
             recursive: false,
             parents: true,
             force: false,
+            keep_mounts: false,
         };
         round_trip(&rename, &[("name", "tank/a")]);
     }

@@ -8,6 +8,7 @@ mod destroy;
 mod destroy_plan;
 mod devices;
 mod diff;
+mod filesystem_upgrade;
 pub(crate) mod filesystems;
 mod holds;
 mod import;
@@ -25,6 +26,7 @@ mod receive;
 mod receive_package;
 mod rollback;
 mod share_facts;
+mod snapshot_admin;
 mod streams;
 mod unavailable;
 mod watch;
@@ -89,6 +91,8 @@ pub(crate) struct Pools {
     unsaved: Mutex<Option<String>>,
     /// The probe of the latest import with a rewind.
     rewind_probe: Mutex<Arc<RewindProbe>>,
+    /// Changes snapshots by `.zfs/snapshot`, if the configuration allows it.
+    snapshot_admin: Mutex<Option<Arc<dyn vfs::SnapshotAdmin>>>,
 }
 
 /// An imported pool with its threads.
@@ -129,6 +133,7 @@ impl Pools {
             import_lock: Mutex::default(),
             unsaved: Mutex::default(),
             rewind_probe: Mutex::default(),
+            snapshot_admin: Mutex::default(),
         }
     }
 
@@ -138,7 +143,7 @@ impl Pools {
         let name = handle.name().to_owned();
         let threads = self.start_threads(&handle, &stop);
         let pool = Arc::new(ManagedPool {
-            filesystems: FileSystemTable::new(handle.clone()),
+            filesystems: FileSystemTable::new(handle.clone(), self.snapshot_admin.lock().clone()),
             handle,
             altroot,
             stop,

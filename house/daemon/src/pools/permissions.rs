@@ -48,7 +48,15 @@ impl Pools {
 
     /// Whether an ordinary user has all permissions that a call needs.
     pub(crate) fn is_permitted(&self, peer: Peer, needed: &[NeededPermission]) -> Result<bool> {
-        let user = peer.delegation_user();
+        self.is_user_permitted(&peer.delegation_user(), needed)
+    }
+
+    /// The same for a user whose groups are known.
+    pub(super) fn is_user_permitted(
+        &self,
+        user: &DelegationUser,
+        needed: &[NeededPermission],
+    ) -> Result<bool> {
         for NeededPermission { dataset, target, permission } in needed {
             let pool = self.pool_of_dataset(dataset)?;
             let (names, target) = match target {
@@ -62,7 +70,7 @@ impl Pools {
                 }
             };
             for name in &names {
-                if !pool.handle.is_permitted(name, target, &user, permission)? {
+                if !pool.handle.is_permitted(name, target, user, permission)? {
                     return Ok(false);
                 }
             }

@@ -68,7 +68,14 @@ impl Pools {
                 continue;
             }
             let (name, to) = (found.name.clone(), wanted);
-            let rename = RenameDataset { name, to, recursive: false, parents: false, force: false };
+            let rename = RenameDataset {
+                name,
+                to,
+                recursive: false,
+                parents: false,
+                force: false,
+                keep_mounts: false,
+            };
             self.rename_dataset(&rename)?;
         }
         Ok(())

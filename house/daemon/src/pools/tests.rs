@@ -368,6 +368,7 @@ fn doors_stay_open_over_renames_and_rollbacks() {
             recursive: false,
             parents: false,
             force: false,
+            keep_mounts: false,
         })
         .unwrap();
     assert_eq!(

@@ -7,7 +7,7 @@ use api::{
     CreateSnapshots, CreateVolume, DestroyDatasets, GetPermissions, InheritProperty, ListDatasets,
     ListFileChanges, ListHolds, ListOwnerUsage, PlaceHold, PlanSend, PromoteClone, ReceiveStream,
     ReleaseHold, RemovePermissions, RenameDataset, Reply, RollbackDataset, SendStream,
-    SetProperties,
+    SetProperties, UpgradeFilesystem,
 };
 
 use super::Service;
@@ -108,6 +108,8 @@ impl Service for DatasetService {
         router.add(move |call: &PromoteClone, _| pools.promote_clone(&call.name));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &RenameDataset, _| pools.rename_dataset(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &UpgradeFilesystem, _| pools.upgrade_filesystem(call));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &GetPermissions, _| pools.permissions(call));
         let pools = Arc::clone(&self.pools);

@@ -112,6 +112,9 @@ impl FileSystem for PoolFileSystem {
         name: &[u8],
         new: &NewInode<'_>,
     ) -> Result<Attributes> {
+        if let Some(snapshot) = self.create_snapshot_dir(context, (dir, name), new)? {
+            return Ok(snapshot);
+        }
         self.check_dir(context, dir, |credentials, target| {
             access::check_create(credentials, target, new.kind, new.rdev)
         })?;
@@ -191,6 +194,9 @@ impl FileSystem for PoolFileSystem {
     }
 
     fn rmdir(&self, context: &Context<'_>, dir: Ino, name: &[u8]) -> Result<()> {
+        if self.remove_snapshot_dir(context, (dir, name))? {
+            return Ok(());
+        }
         self.check_delete(context, (dir, name))?;
         let rmdir =
             || self.retry_change(context, || self.rmdir_unchecked(context.credentials, dir, name));
@@ -198,6 +204,9 @@ impl FileSystem for PoolFileSystem {
     }
 
     fn rename(&self, context: &Context<'_>, rename: &RenameRequest<'_, Ino>) -> Result<()> {
+        if self.rename_snapshot_dir(context, rename)? {
+            return Ok(());
+        }
         let RenameRequest { from_dir, from_name, to_dir, to_name, mode } = *rename;
         self.check_rename(context, (from_dir, from_name), (to_dir, to_name), mode)?;
         let work =
