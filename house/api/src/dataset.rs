@@ -154,8 +154,15 @@ pub struct CreateVolume {
     pub dry_run: bool,
 }
 
+/// A volume that was created, or would be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreatedVolume {
+    /// Bytes that are reserved for it; none: it is sparse, or its properties say so, or it existed.
+    pub refreservation: Option<u64>,
+}
+
 impl Call for CreateVolume {
-    type Answer = ();
+    type Answer = CreatedVolume;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/volumes";
     const CHANGES: bool = true;
@@ -165,10 +172,17 @@ impl Call for CreateVolume {
     }
 
     fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
-        if self.parents { None } else { NeededPermission::create(&self.name, &self.properties) }
+        if self.parents {
+            return None;
+        }
+        let mut properties = self.properties.clone();
+        if !self.sparse {
+            properties.push(("refreservation".to_owned(), "auto".to_owned()));
+        }
+        NeededPermission::create(&self.name, &properties)
     }
 
-    fn changed_pools(&self, (): &()) -> Vec<String> {
+    fn changed_pools(&self, _answer: &CreatedVolume) -> Vec<String> {
         if self.dry_run { Vec::new() } else { vec![pool_of(&self.name).to_owned()] }
     }
 }
@@ -194,6 +208,9 @@ pub struct DestroyDatasets {
     /// Only list what would be destroyed.
     #[serde(default)]
     pub dry_run: bool,
+    /// Compute the space that snapshots give back. With thousands of them this takes long.
+    #[serde(default)]
+    pub measure: bool,
 }
 
 impl Call for DestroyDatasets {
@@ -234,6 +251,9 @@ impl Call for DestroyDatasets {
 pub struct DestroyedDatasets {
     /// Their names, in the order of destruction.
     pub names: Vec<String>,
+    /// Of snapshots, the bytes that the pool gets back.
+    #[serde(default)]
+    pub reclaimed: Option<u64>,
 }
 
 /// Sets properties of datasets.
@@ -329,6 +349,12 @@ impl Call for PromoteClone {
         format!("promote '{}'", self.name)
     }
 
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        // the daemon also checks the origin, which the call does not name
+        let needs = |permission| NeededPermission::on(&self.name, permission);
+        Some(vec![needs("promote"), needs("mount")])
+    }
+
     fn changed_pools(&self, (): &()) -> Vec<String> {
         vec![pool_of(&self.name).to_owned()]
     }
@@ -410,4 +436,18 @@ impl Call for UpgradeFilesystem {
     fn changed_pools(&self, _answer: &FilesystemUpgrade) -> Vec<String> {
         vec![pool_of(&self.name).to_owned()]
     }
+}
+
+/// Whether a file system has removed files whose space is not freed yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GetDeleteQueue {
+    /// The file system.
+    pub name: String,
+}
+
+impl Call for GetDeleteQueue {
+    type Answer = bool;
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/datasets/{name}/delete-queue";
+    const CHANGES: bool = false;
 }

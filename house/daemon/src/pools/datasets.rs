@@ -1,9 +1,9 @@
 //! Datasets: listed, created, changed.
 
 use api::{
-    CloneSnapshot, CreateBookmark, CreateFilesystem, CreateSnapshots, CreateVolume, Event,
-    InheritProperty, ListDatasets, ListOwnerUsage, Mounting, RenameDataset, Reply, SetProperties,
-    pool_of,
+    CloneSnapshot, CreateBookmark, CreateFilesystem, CreateSnapshots, CreateVolume, CreatedVolume,
+    Event, InheritProperty, ListDatasets, ListOwnerUsage, Mounting, RenameDataset, Reply,
+    SetProperties, pool_of,
 };
 use engine::dataset::{Dataset, DatasetQuery, OwnerUsage, is_settable};
 use engine::files::IncompleteKind;
@@ -82,12 +82,16 @@ impl Pools {
         })
     }
 
-    pub(crate) fn create_volume(&self, call: &CreateVolume) -> Result<Reply<()>> {
+    pub(crate) fn create_volume(&self, call: &CreateVolume) -> Result<Reply<CreatedVolume>> {
         let (name, options) = (call.name.as_str(), ChangeOptions::default());
         self.change_dataset(name, |pool| {
             if call.parents && has_kind(&pool.handle, name, "volume")? {
-                return Ok(().into());
+                return Ok(CreatedVolume::default().into());
             }
+            let is_own = call.properties.iter().any(|(property, _)| property == "refreservation");
+            let reserved = pool.handle.new_volume_refreservation(call.size, call.block_size);
+            let value =
+                CreatedVolume { refreservation: (!call.sparse && !is_own).then_some(reserved) };
             let least = pool.handle.min_efficient_volume_block();
             let mut warnings = wasteful_block_warning(call.block_size.into(), least);
             if call.dry_run {
@@ -95,7 +99,7 @@ impl Pools {
                 let (size, block_size, sparse) = (call.size, call.block_size, call.sparse);
                 let shape = NewVolumeShape { size, block_size, sparse };
                 pool.handle.check_create(&new, Some(shape), call.parents)?;
-                return Ok(Reply::with_warnings(warnings));
+                return Ok(Reply { value, warnings });
             }
             warnings.extend(self.create_parents(pool, name, call.parents, &options)?);
             let coming = [Event::DatasetCreated { dataset: name.to_owned() }];
@@ -106,7 +110,7 @@ impl Pools {
                 Ok(pool.handle.create_volume_with(&new, shape, call.sparse, secret)?)
             })?;
             warnings.extend(more);
-            Ok(Reply::with_warnings(warnings))
+            Ok(Reply { value, warnings })
         })
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use api::{
-    AllowPermissions, DatasetPermissions, GetPermissions, NeededPermission, PermissionTarget,
-    RemovePermissions,
+    AllowPermissions, Call as _, DatasetPermissions, GetPermissions, NeededPermission,
+    PermissionTarget, PromoteClone, RemovePermissions,
 };
 use engine::dataset::DatasetQuery;
 use engine::pool::{DelegationEntries, DelegationKey, DelegationTarget, DelegationUser};
@@ -76,6 +76,33 @@ impl Pools {
             }
         }
         Ok(!needed.is_empty())
+    }
+
+    /// Refuses to promote a clone for an ordinary user who lacks the permission on the file system of its origin.
+    pub(crate) fn check_promote(&self, call: &PromoteClone, peer: Peer) -> Result<()> {
+        if peer.is_owner {
+            return Ok(());
+        }
+        let pool = self.pool_of_dataset(&call.name)?;
+        let query = DatasetQuery {
+            depth: Some(0),
+            properties: vec!["origin".to_owned()],
+            ..DatasetQuery::default()
+        };
+        let mut origin = None;
+        pool.handle.list_datasets(
+            &call.name,
+            &query,
+            &mut |dataset| origin = dataset.property_value("origin").map(str::to_owned),
+            &mut |_| (),
+        )?;
+        let Some(origin) = origin.filter(|origin| origin.contains('@')) else { return Ok(()) };
+        let needed = [NeededPermission::on_head(&origin, "promote", false)];
+        if self.is_permitted(peer, &needed)? {
+            Ok(())
+        } else {
+            Err(Error::PermissionDenied { action: call.action() })
+        }
     }
 
     /// Gives the creator of a dataset the permissions that the datasets above delegate to creators.

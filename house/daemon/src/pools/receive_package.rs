@@ -124,6 +124,7 @@ impl Pools {
             defer: false,
             force: true,
             dry_run: false,
+            measure: false,
         };
         self.destroy(&call, caller).map(drop)
     }

@@ -79,6 +79,7 @@ impl SnapshotAdmin for PoolSnapshotAdmin {
             defer: false,
             force: false,
             dry_run: false,
+            measure: false,
         };
         self.change(caller, (snapshot, &call, Event::destroyed(snapshot)), |pool| {
             pool.destroy_all(&[snapshot.to_owned()])
@@ -95,8 +96,7 @@ impl SnapshotAdmin for PoolSnapshotAdmin {
             keep_mounts: false,
         };
         let head = snapshot.split('@').next().unwrap_or(snapshot);
-        let event =
-            Event::DatasetRenamed { from: snapshot.to_owned(), to: format!("{head}@{to}") };
+        let event = Event::DatasetRenamed { from: snapshot.to_owned(), to: format!("{head}@{to}") };
         self.change(caller, (snapshot, &call, event), |pool| {
             Ok(pool.handle.rename_dataset(snapshot, to, false)?)
         })

@@ -249,6 +249,7 @@ fn destroy_call(name: &str) -> DestroyDatasets {
         defer: false,
         force: false,
         dry_run: false,
+        measure: false,
     }
 }
 

@@ -22,6 +22,7 @@ mod share;
 mod sort_keys;
 mod space;
 mod upgrade;
+mod wait;
 
 pub(crate) use select::canonical_properties;
 
@@ -99,6 +100,8 @@ enum Command {
     Diff(diff::DiffArgs),
     /// Upgrade file systems to a newer version
     Upgrade(upgrade::UpgradeArgs),
+    /// Wait until background activity of a file system has ended
+    Wait(wait::WaitArgs),
     /// Rewrite the blocks of files in place, with the present properties and layout
     Rewrite(rewrite::RewriteArgs),
     /// Put a hold on snapshots
@@ -148,6 +151,7 @@ impl Zfs {
             Command::Project(args) => args.run(),
             Command::Diff(args) => args.run(asking),
             Command::Upgrade(args) => args.run(asking),
+            Command::Wait(args) => args.run(asking),
             Command::Rewrite(args) => args.run(asking),
             Command::Hold(args) => args.run(asking),
             Command::Release(args) => args.run(asking),

@@ -34,11 +34,10 @@ impl SetArgs {
         let (properties, names) = self.split_words()?;
         check_unique(&properties)?;
         let subject = format!("cannot set property for '{}'", names.join("', '"));
-        let done =
-            asking.create_mounted(
-                &SetProperties { names, properties, keep_mounts: self.keep_mounts },
-                NOT_REMOUNTED,
-            );
+        let done = asking.create_mounted(
+            &SetProperties { names, properties, keep_mounts: self.keep_mounts },
+            NOT_REMOUNTED,
+        );
         done.map_err(|why| why.with_subject(|| subject))
     }
 

@@ -76,7 +76,8 @@ impl ProjectArgs {
             let file = open(path)?;
             let is_dir = file.metadata()?.is_dir();
             if (self.directory || self.recursive) && !is_dir {
-                let what = format!("'{}' is not a directory: -d and -r are for those", path.display());
+                let what =
+                    format!("'{}' is not a directory: -d and -r are for those", path.display());
                 return Err(Failure::usage(what));
             }
             let action = self.action(path, &file)?;
@@ -212,12 +213,7 @@ fn read(path: &Path, file: &File) -> Result<FileProject, Failure> {
     FileProject::read(file).map_err(|why| unusable(path, &why.into()))
 }
 
-fn write(
-    path: &Path,
-    file: &File,
-    found: FileProject,
-    new: FileProject,
-) -> Result<(), Failure> {
+fn write(path: &Path, file: &File, found: FileProject, new: FileProject) -> Result<(), Failure> {
     if new == found {
         return Ok(());
     }

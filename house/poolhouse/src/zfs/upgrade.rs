@@ -33,7 +33,6 @@ Examples:
   poolhouse zfs upgrade -r tank
   poolhouse zfs upgrade -V 4 tank/old"
 )]
-#[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct UpgradeArgs {
     /// List the known versions
     #[arg(short = 'v', conflicts_with_all = ["all", "recursive", "to_version", "names"])]

@@ -17,8 +17,7 @@ use super::encryption::{DatasetEncryption, new_encryption};
 use super::name_rules::NameRules;
 use super::rewind::{OpenedState, Rewind, RewindProbe, RewindTarget, open_with_rewind};
 use super::{
-    CreateOptions, Environment, LoadedKeys, NewDataset, Pool, auxiliary, latency, owner_quotas,
-    pool_name,
+    CreateOptions, Environment, LoadedKeys, NewDataset, Pool, auxiliary, latency, pool_name,
 };
 use crate::event::Event;
 use crate::{Error, Result, summary};
@@ -142,7 +141,7 @@ fn create_pool(
     let mut root = NewDataset { name: new.name.clone(), properties: new.properties.clone() };
     let keying = new_encryption(world, &mut root, None, secret)?;
     let naming = NameRules::extract(&mut root, None)?;
-    let quotas = owner_quotas::extract_quotas(&mut root)?;
+    let quotas = super::owner_quotas::extract_quotas(&mut root)?;
     check_properties(&root, dsl::DatasetKind::Filesystem)?;
     if let Some(shift) = new.ashift {
         wishes.set_ashift(shift);

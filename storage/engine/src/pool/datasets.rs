@@ -279,9 +279,8 @@ impl Pool {
                 set_properties(active, change, &new, kind).map_err(failed)
             })
         })?;
-        let mut rest = sizes.iter().try_for_each(|(property, size)| {
-            self.set_property(&name, property, size)
-        });
+        let mut rest =
+            sizes.iter().try_for_each(|(property, size)| self.set_property(&name, property, size));
         if let Some((_, version)) = version {
             rest = rest.and_then(|()| self.set_filesystem_version(&name, &version));
         }

@@ -55,8 +55,7 @@ impl Pool {
         }
         if old_version < wanted {
             self.close_dataset(name)?;
-            let (dataset, detail) =
-                (name.to_owned(), format!("from {old_version} to {wanted}"));
+            let (dataset, detail) = (name.to_owned(), format!("from {old_version} to {wanted}"));
             self.run_sync_task(move |active, change| {
                 record_dataset_event(active, change, "upgrade", &dataset, &detail);
                 Ok(())
