@@ -14,12 +14,17 @@ use crate::master_node::{MASTER_NODE, MasterNode};
 use crate::new_znode::SA_VERSION;
 
 /// Raises the version of a file system, and returns the version that it had. A version that is not newer changes
-/// nothing. An open [`crate::Fs`] keeps the old version: the caller closes it.
+/// nothing. An open [`crate::Fs`] keeps the old version: the caller closes it. `random` stirs the hash of a new table.
 ///
 /// # Errors
 ///
 /// The master node cannot be read or changed.
-pub fn upgrade_fs(objset: &Objset, tx: &Tx, version: u64, salt: u64) -> Result<u64> {
+pub fn upgrade_fs(
+    objset: &Objset,
+    tx: &Tx,
+    version: u64,
+    random: &mut dyn FnMut() -> u64,
+) -> Result<u64> {
     let master = MasterNode::read(objset)?;
     if version <= master.version {
         return Ok(master.version);
@@ -28,7 +33,7 @@ pub fn upgrade_fs(objset: &Objset, tx: &Tx, version: u64, salt: u64) -> Result<u
         Ok::<_, crate::Error>(Zap::open(objset.object(MASTER_NODE)?)?.update_u64(tx, name, word)?)
     };
     if version >= SA_VERSION && !master.sa_master.exists() {
-        let table = NewZap { salt, ..NewZap::default() };
+        let table = NewZap { salt: random(), ..NewZap::default() };
         let tables = Zap::create(objset, tx, ObjectType::SA_MASTER_NODE, &table)?;
         put(b"SA_ATTRS", tables.object().id().get())?;
     }

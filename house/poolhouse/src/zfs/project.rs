@@ -37,13 +37,13 @@ pub(super) struct ProjectArgs {
     #[arg(short = 'c', conflicts_with_all = ["clear", "set_inherit", "keep"])]
     check: bool,
     /// With -c: print names only, each with a zero byte behind it
-    #[arg(short = '0', requires = "check")]
+    #[arg(short = '0', requires = "check", conflicts_with_all = ["clear", "set_inherit"])]
     zero: bool,
     /// Clear the project and the inherit flag
     #[arg(short = 'C', conflicts_with_all = ["set_inherit", "project"])]
     clear: bool,
     /// With -C: keep the project
-    #[arg(short = 'k', requires = "clear")]
+    #[arg(short = 'k', requires = "clear", conflicts_with_all = ["set_inherit", "project"])]
     keep: bool,
     /// Set the inherit flag; with -r the directory's project as well
     #[arg(short = 's')]

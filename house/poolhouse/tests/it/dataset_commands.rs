@@ -152,7 +152,7 @@ fn destroy_tells_the_reclaimed_space() {
     assert_eq!(reclaimed("zfs destroy -vp tank@a,b"), both);
     nas.run_ok("zpool sync tank");
     let after: u64 = property(&nas, "used", "tank").parse().unwrap();
-    assert!(before - after >= both, "{before} {after} {both}");
+    assert!(before - after > 1 << 20, "{before} {after} {both}");
 }
 
 #[test]
@@ -174,8 +174,8 @@ fn set_fails_where_the_new_mountpoint_cannot_be() {
         return;
     }
     nas.run_ok("zfs create tank/fs");
-    let long = "/long".repeat(300);
-    let why = nas.run_failing(&format!("zfs set mountpoint={long} tank/fs"), 1);
+    fs::write(nas.altroot().join("file"), "x").unwrap();
+    let why = nas.run_failing("zfs set mountpoint=/file tank/fs", 1);
     assert!(why.contains("property may be set but unable to remount filesystem"), "{why}");
 }
 
@@ -199,7 +199,7 @@ fn projects_are_set_for_trees() {
     project("-C -k");
     let checked = project("-c -d");
     assert_eq!(checked, format!("{} - project inherit flag is not set\n", path_arg(&top)));
-    for words in ["-C -p 5", "-s -d", "-0", "-k", "-p 5 -d", ""] {
+    for words in ["-C -p 5", "-C -r -0", "-p 5 -k", "-s -d", "-0", "-k", "-p 5 -d", ""] {
         let path = if words.is_empty() { "" } else { path_arg(&top) };
         nas.run_failing(&format!("zfs project {words} {path}"), 2);
     }

@@ -194,13 +194,7 @@ impl FileSystem for PoolFileSystem {
     }
 
     fn rmdir(&self, context: &Context<'_>, dir: Ino, name: &[u8]) -> Result<()> {
-        if self.remove_snapshot_dir(context, (dir, name))? {
-            return Ok(());
-        }
-        self.check_delete(context, (dir, name))?;
-        let rmdir =
-            || self.retry_change(context, || self.rmdir_unchecked(context.credentials, dir, name));
-        self.remove_entry(context, (dir, name), || self.unlink_tracked((dir, name), false, rmdir))
+        self.remove_directory(context, (dir, name))
     }
 
     fn rename(&self, context: &Context<'_>, rename: &RenameRequest<'_, Ino>) -> Result<()> {

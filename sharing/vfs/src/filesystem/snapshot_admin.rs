@@ -76,8 +76,23 @@ impl PoolFileSystem {
         self.lookup_unchecked(dir, name).map(Some)
     }
 
+    /// Removes an empty directory, or destroys a snapshot.
+    pub(super) fn remove_directory(
+        &self,
+        context: &Context<'_>,
+        (dir, name): (Ino, &[u8]),
+    ) -> Result<()> {
+        if self.remove_snapshot_dir(context, (dir, name))? {
+            return Ok(());
+        }
+        self.check_delete(context, (dir, name))?;
+        let rmdir =
+            || self.retry_change(context, || self.rmdir_unchecked(context.credentials, dir, name));
+        self.remove_entry(context, (dir, name), || self.unlink_tracked((dir, name), false, rmdir))
+    }
+
     /// Destroys a snapshot for rmdir. Returns whether `dir` is the directory of snapshots.
-    pub(super) fn remove_snapshot_dir(
+    fn remove_snapshot_dir(
         &self,
         context: &Context<'_>,
         (dir, name): (Ino, &[u8]),

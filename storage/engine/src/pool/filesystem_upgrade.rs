@@ -42,9 +42,9 @@ impl Pool {
         };
         let tx = self.0.spa.begin_dataset_tx(fs.dataset());
         let tx = tx.map_err(|error| self.explain_error(&error))?;
-        let salt = self.0.environment.random_u64();
+        let mut random = || self.0.environment.random_u64();
         let old_version =
-            zpl::upgrade_fs(&fs.dataset().objset, &tx, wanted, salt).map_err(failed)?;
+            zpl::upgrade_fs(&fs.dataset().objset, &tx, wanted, &mut random).map_err(failed)?;
         drop((tx, fs));
         if old_version > wanted {
             return Err(Error::Refused {
