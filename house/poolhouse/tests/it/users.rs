@@ -32,7 +32,7 @@ fn run_as_nobody(nas: &TestNas, words: &str) -> CommandOutput {
     let output = command.output().unwrap();
     CommandOutput {
         status: output.status.code().unwrap_or(-1),
-        stdout: String::from_utf8(output.stdout).unwrap(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }
 }

@@ -536,7 +536,7 @@ impl PoolFileSystem {
 
     /// Runs work that takes a name from an inode, and keeps the inode if that was its last name and a door
     /// may still know it. `is_replaced`: the work gives the name to another inode.
-    fn unlink_tracked(
+    pub(super) fn unlink_tracked(
         &self,
         (dir, name): (Ino, &[u8]),
         is_replaced: bool,
