@@ -108,7 +108,7 @@ impl Pools {
     pub(crate) fn allow_snapshot_admin(self: &Arc<Self>, is_allowed: bool) {
         let admin = PoolSnapshotAdmin(Arc::downgrade(self));
         let admin = is_allowed.then(|| Arc::new(admin) as Arc<dyn SnapshotAdmin>);
-        *self.snapshot_admin.lock() = admin.clone();
+        self.snapshot_admin.lock().clone_from(&admin);
         for pool in self.all() {
             pool.filesystems.set_snapshot_admin(admin.clone());
         }

@@ -87,15 +87,12 @@ fn unescape(path: &str) -> Vec<u8> {
     while let [first, others @ ..] = rest {
         let digits = others.get(..4).and_then(|digits| std::str::from_utf8(digits).ok());
         let number = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match (first, number) {
-            (b'\\', Some(byte)) => {
-                bytes.push(byte);
-                rest = others.get(4..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = others;
-            }
+        if let (b'\\', Some(byte)) = (first, number) {
+            bytes.push(byte);
+            rest = others.get(4..).unwrap_or_default();
+        } else {
+            bytes.push(*first);
+            rest = others;
         }
     }
     bytes

@@ -121,7 +121,7 @@ impl ProjectArgs {
         }
         let failed = |why: &io::Error| unusable(path, why);
         let mut names: Vec<_> = std::fs::read_dir(path)
-            .and_then(|entries| entries.collect::<io::Result<Vec<_>>>())
+            .and_then(Iterator::collect::<io::Result<Vec<_>>>)
             .map_err(|why| failed(&why))?;
         names.sort_by_key(std::fs::DirEntry::file_name);
         for entry in names {
