@@ -133,7 +133,7 @@ class Runner:
         self.disks = []
         self.state.mkdir(exist_ok=True)
         self.state.chmod(0o755)
-        (self.state / "config.toml").write_text('[zvol]\ndevices = "/dev/zvol"\n')
+        (self.state / "config.toml").write_text('[zvol]\ndevices = "/dev/zvol"\n[mounts]\nsnapshot_admin = true\n')
         for i in range(3):
             file = self.files / f"file-vdev{i}"
             with open(file, "wb") as f:

@@ -1,6 +1,7 @@
 //! File systems and volumes, and the properties of all datasets.
 
 use engine::dataset::{Dataset, DatasetQuery, OwnerUsage};
+use engine::pool::FilesystemUpgrade;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -153,8 +154,15 @@ pub struct CreateVolume {
     pub dry_run: bool,
 }
 
+/// A volume that was created, or would be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreatedVolume {
+    /// Bytes that are reserved for it; none: it is sparse, or its properties say so, or it existed.
+    pub refreservation: Option<u64>,
+}
+
 impl Call for CreateVolume {
-    type Answer = ();
+    type Answer = CreatedVolume;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/volumes";
     const CHANGES: bool = true;
@@ -164,10 +172,17 @@ impl Call for CreateVolume {
     }
 
     fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
-        if self.parents { None } else { NeededPermission::create(&self.name, &self.properties) }
+        if self.parents {
+            return None;
+        }
+        let mut properties = self.properties.clone();
+        if !self.sparse {
+            properties.push(("refreservation".to_owned(), "auto".to_owned()));
+        }
+        NeededPermission::create(&self.name, &properties)
     }
 
-    fn changed_pools(&self, (): &()) -> Vec<String> {
+    fn changed_pools(&self, _answer: &CreatedVolume) -> Vec<String> {
         if self.dry_run { Vec::new() } else { vec![pool_of(&self.name).to_owned()] }
     }
 }
@@ -193,6 +208,9 @@ pub struct DestroyDatasets {
     /// Only list what would be destroyed.
     #[serde(default)]
     pub dry_run: bool,
+    /// Compute the space that snapshots give back. With thousands of them this takes long.
+    #[serde(default)]
+    pub measure: bool,
 }
 
 impl Call for DestroyDatasets {
@@ -233,6 +251,9 @@ impl Call for DestroyDatasets {
 pub struct DestroyedDatasets {
     /// Their names, in the order of destruction.
     pub names: Vec<String>,
+    /// Of snapshots, the bytes that the pool gets back.
+    #[serde(default)]
+    pub reclaimed: Option<u64>,
 }
 
 /// Sets properties of datasets.
@@ -248,7 +269,7 @@ pub struct SetProperties {
 }
 
 impl Call for SetProperties {
-    type Answer = ();
+    type Answer = Mounting;
     const METHOD: Method = Method::Patch;
     const PATH: &'static str = "/dataset-properties";
     const CHANGES: bool = true;
@@ -264,7 +285,7 @@ impl Call for SetProperties {
         Some(pairs.map(|(name, permission)| NeededPermission::on(name, permission)).collect())
     }
 
-    fn changed_pools(&self, (): &()) -> Vec<String> {
+    fn changed_pools(&self, _answer: &Mounting) -> Vec<String> {
         self.names.first().map(|name| pool_of(name).to_owned()).into_iter().collect()
     }
 }
@@ -285,7 +306,7 @@ pub struct InheritProperty {
 }
 
 impl Call for InheritProperty {
-    type Answer = ();
+    type Answer = Mounting;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/dataset-properties/inherit";
     const CHANGES: bool = true;
@@ -306,7 +327,7 @@ impl Call for InheritProperty {
         Some(self.names.iter().map(needs).collect())
     }
 
-    fn changed_pools(&self, (): &()) -> Vec<String> {
+    fn changed_pools(&self, _answer: &Mounting) -> Vec<String> {
         self.names.first().map(|name| pool_of(name).to_owned()).into_iter().collect()
     }
 }
@@ -328,6 +349,12 @@ impl Call for PromoteClone {
         format!("promote '{}'", self.name)
     }
 
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        // the daemon also checks the origin, which the call does not name
+        let needs = |permission| NeededPermission::on(&self.name, permission);
+        Some(vec![needs("promote"), needs("mount")])
+    }
+
     fn changed_pools(&self, (): &()) -> Vec<String> {
         vec![pool_of(&self.name).to_owned()]
     }
@@ -335,6 +362,7 @@ impl Call for PromoteClone {
 
 /// Renames a dataset or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub struct RenameDataset {
     /// Its name.
     pub name: String,
@@ -349,10 +377,13 @@ pub struct RenameDataset {
     /// Also while programs have files open.
     #[serde(default)]
     pub force: bool,
+    /// Leave mounted file systems mounted where they are.
+    #[serde(default)]
+    pub keep_mounts: bool,
 }
 
 impl Call for RenameDataset {
-    type Answer = ();
+    type Answer = Mounting;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/datasets/{name}/rename";
     const CHANGES: bool = true;
@@ -377,7 +408,46 @@ impl Call for RenameDataset {
         ])
     }
 
-    fn changed_pools(&self, (): &()) -> Vec<String> {
+    fn changed_pools(&self, _answer: &Mounting) -> Vec<String> {
         vec![pool_of(&self.name).to_owned()]
     }
+}
+
+/// Upgrades a file system to a newer version. It is unmounted for a moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UpgradeFilesystem {
+    /// The file system.
+    pub name: String,
+    /// The version, 1 to 5; none: the newest.
+    #[serde(default)]
+    pub version: Option<u64>,
+}
+
+impl Call for UpgradeFilesystem {
+    type Answer = FilesystemUpgrade;
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/datasets/{name}/upgrade";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("upgrade '{}'", self.name)
+    }
+
+    fn changed_pools(&self, _answer: &FilesystemUpgrade) -> Vec<String> {
+        vec![pool_of(&self.name).to_owned()]
+    }
+}
+
+/// Whether a file system has removed files whose space is not freed yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GetDeleteQueue {
+    /// The file system.
+    pub name: String,
+}
+
+impl Call for GetDeleteQueue {
+    type Answer = bool;
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/datasets/{name}/delete-queue";
+    const CHANGES: bool = false;
 }

@@ -53,8 +53,9 @@ pub use call::{Call, Method, Refusal, Reply};
 pub use config::{ConfigReport, GetConfig, SetConfig};
 pub use daemon::{DaemonInfo, GetDaemon, StopDaemon};
 pub use dataset::{
-    CreateFilesystem, CreateVolume, DestroyDatasets, DestroyedDatasets, InheritProperty,
-    ListDatasets, ListOwnerUsage, OwnerKind, PromoteClone, RenameDataset, SetProperties,
+    CreateFilesystem, CreateVolume, CreatedVolume, DestroyDatasets, DestroyedDatasets,
+    GetDeleteQueue, InheritProperty, ListDatasets, ListOwnerUsage, OwnerKind, PromoteClone,
+    RenameDataset, SetProperties, UpgradeFilesystem,
 };
 pub use diff::{FileChange, ListFileChanges};
 pub use drive::{

@@ -155,6 +155,7 @@ mod tests {
             defer: false,
             force: false,
             dry_run: true,
+            measure: false,
         };
         assert_eq!(round_trip(&destroy, &[]), "/api/v1/datasets/destroy");
         let pool = DestroyPool { name: "tank%".to_owned(), force: true };
@@ -170,6 +171,7 @@ mod tests {
             recursive: false,
             parents: true,
             force: false,
+            keep_mounts: false,
         };
         round_trip(&rename, &[("name", "tank/a")]);
     }

@@ -3,6 +3,9 @@
 //! The command listens on a Unix socket in the daemon's private folder and names it in its request. The
 //! daemon connects once and is sent the descriptor (SCM_RIGHTS) with one byte. From then on the daemon
 //! reads the stream from the command's standard input, or writes it to its standard output.
+//!
+//! A user who may not write to that folder listens in the folder of temporary files. The daemon takes a descriptor only
+//! from the user of the request.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -35,12 +38,17 @@ pub struct OfferedDescriptor {
 impl OfferedDescriptor {
     /// Offers a descriptor to the daemon at a place.
     pub fn new(place: &StateDir, descriptor: OwnedFd) -> Result<Self> {
-        place.create_dirs()?;
-        let path = place.socket().with_file_name(format!("stream-{}", std::process::id()));
+        let name = format!("stream-{}", std::process::id());
+        let own = place.socket().with_file_name(&name);
+        let in_own = place.create_dirs().and_then(|()| listen(&own));
+        let (path, listener) = if let Ok(listener) = in_own {
+            (own, listener)
+        } else {
+            let path = std::env::temp_dir().join(format!("poolhouse-{name}"));
+            let listener = listen(&path)?;
+            (path, listener)
+        };
         let failed = |why: io::Error| Error::file_error(&path, &why);
-        // one of an ended process with this number
-        let _ = std::fs::remove_file(&path);
-        let listener = UnixListener::bind(&path).map_err(failed)?;
         let mode = std::fs::Permissions::from_mode(0o600);
         std::fs::set_permissions(&path, mode).map_err(failed)?;
         let sender = std::thread::spawn(move || {
@@ -69,6 +77,12 @@ impl Drop for OfferedDescriptor {
     }
 }
 
+/// Listens at a path, in place of an ended process with this number.
+fn listen(path: &Path) -> Result<UnixListener> {
+    let _ = std::fs::remove_file(path);
+    UnixListener::bind(path).map_err(|why| Error::file_error(path, &why))
+}
+
 fn send_descriptor(stream: &UnixStream, descriptor: &OwnedFd) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -78,10 +92,15 @@ fn send_descriptor(stream: &UnixStream, descriptor: &OwnedFd) -> io::Result<()> 
     Ok(())
 }
 
-/// Fetches the descriptor that a command offers.
-pub(crate) fn fetch(path: &Path) -> Result<File> {
+/// Fetches the descriptor that a command of a user offers.
+pub(crate) fn fetch(path: &Path, uid: u32) -> Result<File> {
     let failed = |why: io::Error| Error::file_error(path, &why);
     let stream = UnixStream::connect(path).map_err(failed)?;
+    let peer = rustix::net::sockopt::socket_peercred(&stream).map_err(|why| failed(why.into()))?;
+    if peer.uid.as_raw() != uid {
+        let why = "another user listens there";
+        return Err(failed(io::Error::new(io::ErrorKind::PermissionDenied, why)));
+    }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
@@ -163,8 +182,13 @@ mod tests {
     fn descriptor_reaches_the_other_side() {
         let place = place("passed");
         let (mut ours, theirs) = std::io::pipe().unwrap();
+        let other = OwnedFd::from(theirs.try_clone().unwrap());
+        let offered = OfferedDescriptor::new(&place, other).unwrap();
+        let uid = rustix::process::getuid().as_raw();
+        assert!(fetch(offered.path(), uid + 1).is_err());
+        drop(offered);
         let offered = OfferedDescriptor::new(&place, OwnedFd::from(theirs)).unwrap();
-        let mut fetched = fetch(offered.path()).unwrap();
+        let mut fetched = fetch(offered.path(), uid).unwrap();
         drop(offered);
         fetched.write_all(b"hello").unwrap();
         drop(fetched);
@@ -181,7 +205,7 @@ mod tests {
         let offered = OfferedDescriptor::new(&place, OwnedFd::from(theirs)).unwrap();
         let path = offered.path().to_owned();
         drop(offered);
-        assert!(!path.exists() && fetch(&path).is_err());
+        assert!(!path.exists() && fetch(&path, 0).is_err());
         std::fs::remove_dir_all(place.socket().parent().unwrap()).unwrap();
     }
 

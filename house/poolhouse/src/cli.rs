@@ -92,6 +92,15 @@ fn allow_repeated_flags(command: clap::Command) -> clap::Command {
     command.args_override_self(true).mut_subcommands(allow_repeated_flags)
 }
 
+/// Takes `-h` from the subcommands of zpool and zfs, where it is no option, or one of their own: scripts expect status 2.
+fn without_short_help(command: clap::Command) -> clap::Command {
+    if command.is_disable_help_flag_set() {
+        return command;
+    }
+    let help = clap::Arg::new("help").long("help").help("Print help");
+    command.disable_help_flag(true).arg(help.action(clap::ArgAction::Help))
+}
+
 /// The arguments, with the command in front where the program was started by the name `zpool`, `zfs` or `mount.zfs`:
 /// scripts and mount(8) find links of those names.
 fn insert_linked_command(mut args: Vec<OsString>) -> Vec<OsString> {
@@ -118,7 +127,9 @@ fn version_as_subcommand(mut args: Vec<OsString>) -> Vec<OsString> {
 impl Cli {
     /// The definition of all commands.
     pub(crate) fn definition() -> clap::Command {
-        allow_repeated_flags(Self::command())
+        let zpool = |command: clap::Command| command.mut_subcommands(without_short_help);
+        let command = Self::command().mut_subcommand("zpool", zpool).mut_subcommand("zfs", zpool);
+        allow_repeated_flags(command)
     }
 
     /// Parses the arguments of this process. Ends the process where they cannot be understood.
@@ -179,11 +190,9 @@ impl Cli {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     #[test]
     fn the_definition_is_sound() {
-        super::Cli::command().debug_assert();
+        super::Cli::definition().debug_assert();
     }
 
     #[test]
@@ -196,6 +205,6 @@ mod tests {
                 command.get_subcommands().for_each(check);
             }
         }
-        check(&super::Cli::command());
+        check(&super::Cli::definition());
     }
 }

@@ -8,8 +8,6 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use clap::CommandFactory;
-
 use crate::cli::Cli;
 
 const OPTIONS: &str = include_str!("../tests/data/openzfs-options.tsv");
@@ -67,7 +65,7 @@ fn measure<'a>(program: &clap::Command, line: &'a str) -> Coverage<'a> {
 }
 
 fn write_table(text: &mut String, program: &str) {
-    let mut definition = Cli::command();
+    let mut definition = Cli::definition();
     definition.build();
     let command = definition.find_subcommand(program).expect("zpool and zfs");
     let lines = OPTIONS.lines().filter(|line| line.split('\t').next() == Some(program));

@@ -58,8 +58,8 @@ impl DaemonArgs {
         Ok(Outcome::Complete)
     }
 
-    /// Makes a call that creates and mounts a file system. `created` is printed if it exists and could not be
-    /// mounted.
+    /// Makes a call that creates or changes a file system and mounts it. `created` is printed if that is done and
+    /// it could not be mounted.
     pub(crate) fn create_mounted(
         &self,
         call: &impl Call<Answer = Mounting>,

@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
-
 use crate::cli::Cli;
 use crate::outcome::{CommandResult, Failure, Outcome};
 
@@ -24,7 +22,7 @@ pub(crate) struct Man {
 impl Completions {
     pub(crate) fn run(&self) -> CommandResult {
         let mut all = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "poolhouse", &mut all);
+        clap_complete::generate(self.shell, &mut Cli::definition(), "poolhouse", &mut all);
         std::io::Write::write_all(&mut std::io::stdout().lock(), &all)?;
         Ok(Outcome::Complete)
     }
@@ -34,7 +32,7 @@ impl Man {
     pub(crate) fn run(&self) -> CommandResult {
         std::fs::create_dir_all(&self.dir)
             .map_err(|error| Failure::destination(&self.dir, &error))?;
-        let mut command = Cli::command();
+        let mut command = Cli::definition();
         command.build();
         write_man_page(&command, "poolhouse", &self.dir)?;
         Ok(Outcome::Complete)

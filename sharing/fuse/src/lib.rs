@@ -22,7 +22,7 @@ mod volume_server;
 
 pub use filesystem::{RollbackHandle, RollbackOutcome};
 pub use fusedev::forwards_sync;
-pub use fusedev::{DetachOutcome, LoopDevice, LoopOptions};
+pub use fusedev::{DetachOutcome, FileProject, LoopDevice, LoopOptions};
 pub use mount::{
     Error, MountOptions, TreeMountOptions, check_mountpoint, mount_filesystem, mount_tree,
     mount_volumes,

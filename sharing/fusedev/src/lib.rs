@@ -8,6 +8,7 @@
 //! loop_device  block devices: over a served file, and those that sync(2) needs
 //! own_thread   mount(2) and umount(2) on threads that share less with the others
 //! notifier     notices without a request
+//! project      the project of a file, by ioctl(2)
 //! rdev         numbers of special files
 //! session      a mounted file system, and the handling of one request
 //! readers      the threads that read /dev/fuse, one set for all mounts: any kernel
@@ -24,7 +25,7 @@
 //! No thread and no large buffer belongs to a mount: a process with a thousand idle mounts has as many
 //! threads as one with a single mount.
 //!
-//! `unsafe` exists in `ring` and `loop_device`, where the kernel is given addresses, and in `own_thread`.
+//! `unsafe` exists in `ring` and `loop_device`, where the kernel is given addresses, and in `own_thread` and `project`.
 #![deny(unsafe_code)]
 
 mod device;
@@ -35,6 +36,7 @@ mod loop_device;
 mod mount;
 mod notifier;
 mod own_thread;
+mod project;
 mod rdev;
 mod readers;
 mod reply;
@@ -50,6 +52,7 @@ pub use loop_device::{DetachOutcome, LoopDevice, LoopOptions};
 pub use mount::{KernelMountOptions, forwards_sync, mount, remount};
 pub use notifier::Notifier;
 pub use own_thread::without_descriptors;
+pub use project::FileProject;
 pub use rdev::decode_dev;
 pub use reply::{Attr, CacheTimeouts, DirentBuffer, OpenReply, Reply, Statfs, Timespec};
 pub use request::{ForgottenNode, Request, SetTime, SetattrRequest};

@@ -45,7 +45,8 @@ pub use contract::{AllocateMode, CreateMode, FileOffset, FileSystem, Limits, Ope
 pub use engine::files::{DatasetSpace, Reason};
 pub use error::{Error, Result};
 pub use filesystem::{
-    Invalidation, OpenDir, OpenFile, PoolFileSystem, RequestsPending, UnlinkedHold, UnlinkedKeeper,
+    Invalidation, OpenDir, OpenFile, PoolFileSystem, RequestsPending, SnapshotAdmin, UnlinkedHold,
+    UnlinkedKeeper,
 };
 pub use handle::{FileHandle, HandleError, HandleKey, HandleKind};
 pub use leases::{

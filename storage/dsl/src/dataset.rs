@@ -419,6 +419,34 @@ impl Dataset {
         Ok((written, at))
     }
 
+    /// Bytes that are freed if a snapshot and those after it, up to `last`, are destroyed together
+    /// (dsl_dataset_space_wouldfree): what later datasets freed, and no snapshot before it has.
+    ///
+    /// # Errors
+    ///
+    /// A record is damaged, or `last` does not follow the snapshot.
+    pub fn space_freed_until(&self, last: &Self) -> Result<u64> {
+        let missing = || Error::NoContent { name: self.name() };
+        let first = self.phys().ok_or_else(missing)?;
+        let mut at = last.phys().ok_or_else(missing)?.next;
+        let (mos, mut freed) = (self.tree.mos(), 0_u64);
+        let mut before = Txg::new(u64::MAX);
+        while self.id() != Some(ObjsetId::new(at.get())) {
+            let (_, dataset) = dataset_record(mos, ObjsetId::new(at.get()))?;
+            // each step goes to an older dataset, so that this ends
+            if dataset.previous_txg >= before || dataset.previous_txg <= first.previous_txg {
+                return Err(Error::Cycle { object: at, links: "snapshots" });
+            }
+            before = dataset.previous_txg;
+            let [all, ..] = block_lists::deadlist_space(mos, dataset.deadlist)?;
+            let [old, ..] =
+                block_lists::deadlist_space_until(mos, dataset.deadlist, first.previous_txg)?;
+            freed = freed.wrapping_add(all.wrapping_sub(old));
+            at = dataset.previous;
+        }
+        Ok(freed)
+    }
+
     /// The properties that came with a send stream, also where another value was set since.
     pub fn received_properties(&self) -> Result<Vec<(String, PropertyValue)>> {
         let table = match &self.record {

@@ -183,6 +183,11 @@ impl HistoryRecord {
         self.nvlist.u64("history who")
     }
 
+    /// The zone of the host: "linux" where Linux wrote it.
+    pub fn zone(&self) -> Option<String> {
+        self.nvlist.text("history zone")
+    }
+
     /// The host on which it was given.
     pub fn host(&self) -> Option<String> {
         self.nvlist.text("history hostname")

@@ -28,6 +28,7 @@ mod sa_layouts;
 mod sa_schema;
 mod sa_table;
 mod transactions;
+mod upgrade;
 mod writer;
 mod xattr;
 mod zap_cache;
@@ -47,6 +48,7 @@ pub use quota::{
 };
 pub use replay::ReplaySummary;
 pub use transactions::{LogRecord, SpaceNeed, Transactions};
+pub use upgrade::upgrade_fs;
 pub use writer::{AtimeMode, CreatedInode, FsWriter, RewrittenRange, WriteSettings, is_repeatable};
 pub use xattr::Xattr;
 

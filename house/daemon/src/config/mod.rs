@@ -9,6 +9,7 @@
 //! [alerts]                       # see the crate `alerts`
 //! [ups]                          # see the crate `ups`
 //! [fans]                         # see the crate `fans`
+//! [mounts]                       # see services/mounts.rs
 //! ```
 //!
 //! A section belongs to a service, which knows its fields: a new service adds its section. A

@@ -1,9 +1,9 @@
 //! Datasets: listed, created, changed.
 
 use api::{
-    CloneSnapshot, CreateBookmark, CreateFilesystem, CreateSnapshots, CreateVolume, Event,
-    InheritProperty, ListDatasets, ListOwnerUsage, Mounting, RenameDataset, Reply, SetProperties,
-    pool_of,
+    CloneSnapshot, CreateBookmark, CreateFilesystem, CreateSnapshots, CreateVolume, CreatedVolume,
+    Event, InheritProperty, ListDatasets, ListOwnerUsage, Mounting, RenameDataset, Reply,
+    SetProperties, pool_of,
 };
 use engine::dataset::{Dataset, DatasetQuery, OwnerUsage, is_settable};
 use engine::files::IncompleteKind;
@@ -82,12 +82,16 @@ impl Pools {
         })
     }
 
-    pub(crate) fn create_volume(&self, call: &CreateVolume) -> Result<Reply<()>> {
+    pub(crate) fn create_volume(&self, call: &CreateVolume) -> Result<Reply<CreatedVolume>> {
         let (name, options) = (call.name.as_str(), ChangeOptions::default());
         self.change_dataset(name, |pool| {
             if call.parents && has_kind(&pool.handle, name, "volume")? {
-                return Ok(().into());
+                return Ok(CreatedVolume::default().into());
             }
+            let is_own = call.properties.iter().any(|(property, _)| property == "refreservation");
+            let reserved = pool.handle.new_volume_refreservation(call.size, call.block_size);
+            let value =
+                CreatedVolume { refreservation: (!call.sparse && !is_own).then_some(reserved) };
             let least = pool.handle.min_efficient_volume_block();
             let mut warnings = wasteful_block_warning(call.block_size.into(), least);
             if call.dry_run {
@@ -95,7 +99,7 @@ impl Pools {
                 let (size, block_size, sparse) = (call.size, call.block_size, call.sparse);
                 let shape = NewVolumeShape { size, block_size, sparse };
                 pool.handle.check_create(&new, Some(shape), call.parents)?;
-                return Ok(Reply::with_warnings(warnings));
+                return Ok(Reply { value, warnings });
             }
             warnings.extend(self.create_parents(pool, name, call.parents, &options)?);
             let coming = [Event::DatasetCreated { dataset: name.to_owned() }];
@@ -106,7 +110,7 @@ impl Pools {
                 Ok(pool.handle.create_volume_with(&new, shape, call.sparse, secret)?)
             })?;
             warnings.extend(more);
-            Ok(Reply::with_warnings(warnings))
+            Ok(Reply { value, warnings })
         })
     }
 
@@ -153,7 +157,7 @@ impl Pools {
         Ok(warnings)
     }
 
-    pub(crate) fn set_properties(&self, call: &SetProperties) -> Result<Reply<()>> {
+    pub(crate) fn set_properties(&self, call: &SetProperties) -> Result<Mounting> {
         let options = ChangeOptions { keep_mounts: call.keep_mounts, ..ChangeOptions::default() };
         for_each_dataset(&call.names, |name| {
             self.change_dataset(name, |pool| {
@@ -162,14 +166,21 @@ impl Pools {
                     property: property.clone(),
                     value: Some(value.clone()),
                 };
-                let coming: Vec<_> = call.properties.iter().map(set).collect();
-                let work = || Ok(pool.handle.set_properties(name, &call.properties)?);
-                Ok(self.change(&coming, &options, work)?.1)
+                let is_version = |(property, _): &&(String, String)| property == "version";
+                let (versions, others): (Vec<_>, Vec<_>) =
+                    call.properties.iter().cloned().partition(|it| is_version(&it));
+                let coming: Vec<_> = others.iter().map(set).collect();
+                let work = || Ok(pool.handle.set_properties(name, &others)?);
+                let mut warnings = self.change(&coming, &options, work)?.1;
+                for (_, version) in &versions {
+                    warnings.extend(pool.set_filesystem_version(name, version)?);
+                }
+                Ok(warnings)
             })
         })
     }
 
-    pub(crate) fn inherit_property(&self, call: &InheritProperty) -> Result<Reply<()>> {
+    pub(crate) fn inherit_property(&self, call: &InheritProperty) -> Result<Mounting> {
         for_each_dataset(&call.names, |name| {
             self.change_dataset(name, |pool| {
                 let names = inheriting_datasets(&pool.handle, name, call)?;
@@ -193,11 +204,15 @@ impl Pools {
         })
     }
 
-    pub(crate) fn rename_dataset(&self, call: &RenameDataset) -> Result<Reply<()>> {
+    pub(crate) fn rename_dataset(&self, call: &RenameDataset) -> Result<Mounting> {
         let RenameDataset { name, to, recursive, .. } = call;
         let head = name.split_once('@').map(|(head, _)| head);
         let full = head.map_or_else(|| to.clone(), |head| format!("{head}@{to}"));
-        let options = ChangeOptions { force: call.force, ..ChangeOptions::default() };
+        let options = ChangeOptions {
+            force: call.force,
+            keep_mounts: call.keep_mounts,
+            ..ChangeOptions::default()
+        };
         self.change_dataset(name, |pool| {
             let coming = [Event::DatasetRenamed { from: name.clone(), to: full }];
             let (mut warnings, more) = self.change(&coming, &options, || {
@@ -207,7 +222,7 @@ impl Pools {
                 Ok(warnings)
             })?;
             warnings.extend(more);
-            Ok(Reply::with_warnings(warnings))
+            Ok(Mounting { failed: warnings })
         })
     }
 
@@ -284,7 +299,7 @@ fn snapshot_names(pool: &ManagedPool, call: &CreateSnapshots) -> Result<Vec<Stri
 fn for_each_dataset(
     names: &[String],
     mut work: impl FnMut(&str) -> Result<Vec<String>>,
-) -> Result<Reply<()>> {
+) -> Result<Mounting> {
     let (mut warnings, mut failed) = (Vec::new(), Vec::new());
     for name in names {
         match work(name) {
@@ -293,7 +308,7 @@ fn for_each_dataset(
         }
     }
     match &failed[..] {
-        [] => Ok(Reply::with_warnings(warnings)),
+        [] => Ok(Mounting { failed: warnings }),
         [one] if names.len() == 1 => Err(one.clone()),
         [first, ..] => {
             let said = warnings.into_iter().chain(failed.iter().map(ToString::to_string));

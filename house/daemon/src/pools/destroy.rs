@@ -3,6 +3,7 @@
 //!
 //! Destruction that takes more than one batch is a job.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -61,8 +62,10 @@ impl Pools {
             return Err(engine::Error::NoSuchDataset { name: head.to_owned() }.into());
         }
         let names = plan_destroy(&all, name, scope)?;
+        let is_measured = call.measure && name.contains('@');
+        let reclaimed = is_measured.then(|| pool.reclaimed_by(&names)).transpose()?;
         if call.dry_run || names.is_empty() {
-            return Ok(DestroyedDatasets { names });
+            return Ok(DestroyedDatasets { reclaimed, names });
         }
         let plan = DestroyPlan::new(names.clone(), scope.defer);
         let control = Arc::new(StepControl::new(names.len(), "datasets"));
@@ -75,7 +78,7 @@ impl Pools {
         let options = ChangeOptions { force: call.force, ..ChangeOptions::default() };
         let done = self.destroy_in_batches(&pool, plan, &options, &progress, &mut changing);
         end_job(job, &done, &progress);
-        done.map(|()| DestroyedDatasets { names })
+        done.map(|()| DestroyedDatasets { names, reclaimed })
     }
 
     /// Executes a plan. Nothing is destroyed if a part of it is in use.
@@ -147,6 +150,19 @@ impl ManagedPool {
             std::thread::sleep(PAUSE);
         }
         Ok(())
+    }
+
+    /// Bytes that the pool gets back if snapshots are destroyed together.
+    fn reclaimed_by(&self, names: &[String]) -> Result<u64> {
+        let mut by_head = BTreeMap::<&str, Vec<&str>>::new();
+        for (head, snapshot) in names.iter().filter_map(|name| name.split_once('@')) {
+            by_head.entry(head).or_default().push(snapshot);
+        }
+        let mut reclaimed = 0_u64;
+        for (head, snapshots) in by_head {
+            reclaimed += self.handle.reclaimed_by_snapshots(head, &snapshots)?;
+        }
+        Ok(reclaimed)
     }
 
     /// Destroys datasets that are not mounted.

@@ -20,7 +20,7 @@ use api::Event;
 use engine::files::Time;
 use engine::pool::Pool;
 use parking_lot::Mutex;
-use vfs::{DoorId, PoolFileSystem, SharedFileSystem as _};
+use vfs::{DoorId, PoolFileSystem, SharedFileSystem as _, SnapshotAdmin};
 
 use super::mounts::is_within;
 use super::{ManagedPool, Pools};
@@ -38,6 +38,8 @@ const CLOSE_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct FileSystemTable {
     pool: Pool,
     open: Mutex<HashMap<String, OpenEntry>>,
+    /// Changes snapshots by `.zfs/snapshot`, if the configuration allows it.
+    snapshot_admin: Mutex<Option<Arc<dyn SnapshotAdmin>>>,
 }
 
 struct OpenEntry {
@@ -72,8 +74,16 @@ impl Drop for Door {
 }
 
 impl FileSystemTable {
-    pub(super) fn new(pool: Pool) -> Arc<Self> {
-        Arc::new(Self { pool, open: Mutex::default() })
+    pub(super) fn new(pool: Pool, snapshot_admin: Option<Arc<dyn SnapshotAdmin>>) -> Arc<Self> {
+        let snapshot_admin = Mutex::new(snapshot_admin);
+        Arc::new(Self { pool, open: Mutex::default(), snapshot_admin })
+    }
+
+    /// Lets callers change snapshots by `.zfs/snapshot`, or no longer (none).
+    pub(super) fn set_snapshot_admin(&self, admin: Option<Arc<dyn SnapshotAdmin>>) {
+        let open = self.open.lock();
+        open.values().for_each(|entry| entry.fs.set_snapshot_admin(admin.clone()));
+        *self.snapshot_admin.lock() = admin;
     }
 
     /// Opens a door into a file system. `kind` is the door's name for users: "mount", "NFS".
@@ -86,6 +96,7 @@ impl FileSystemTable {
         }
         let fs = PoolFileSystem::open(&self.pool, name, current_time);
         let fs = fs.map_err(|why| Error::refused_error(why.to_string()))?;
+        fs.set_snapshot_admin(self.snapshot_admin.lock().clone());
         let entry = OpenEntry { fs: fs.clone(), doors: vec![(id, kind)] };
         open.insert(name.to_owned(), entry);
         Ok(Door { table: Arc::clone(self), fs, id })
@@ -196,7 +207,7 @@ impl FileSystemTable {
     }
 
     /// Fails if a chosen file system has doors that do not close within a moment.
-    fn check_closed(&self, chosen: &dyn Fn(&str) -> bool) -> Result<()> {
+    pub(super) fn check_closed(&self, chosen: &dyn Fn(&str) -> bool) -> Result<()> {
         let mut in_use = self.find_in_use(chosen);
         for _ in 0..CLOSE_TRIES {
             if in_use.is_none() {

@@ -9,6 +9,7 @@ mod destroy_plan;
 mod devices;
 mod diff;
 mod files;
+mod filesystem_upgrade;
 pub(crate) mod filesystems;
 mod holds;
 mod import;
@@ -26,6 +27,7 @@ mod receive;
 mod receive_package;
 mod rollback;
 mod share_facts;
+mod snapshot_admin;
 mod streams;
 mod unavailable;
 mod watch;
@@ -90,6 +92,8 @@ pub(crate) struct Pools {
     unsaved: Mutex<Option<String>>,
     /// The probe of the latest import with a rewind.
     rewind_probe: Mutex<Arc<RewindProbe>>,
+    /// Changes snapshots by `.zfs/snapshot`, if the configuration allows it.
+    snapshot_admin: Mutex<Option<Arc<dyn vfs::SnapshotAdmin>>>,
 }
 
 /// An imported pool with its threads.
@@ -130,6 +134,7 @@ impl Pools {
             import_lock: Mutex::default(),
             unsaved: Mutex::default(),
             rewind_probe: Mutex::default(),
+            snapshot_admin: Mutex::default(),
         }
     }
 
@@ -139,7 +144,7 @@ impl Pools {
         let name = handle.name().to_owned();
         let threads = self.start_threads(&handle, &stop);
         let pool = Arc::new(ManagedPool {
-            filesystems: FileSystemTable::new(handle.clone()),
+            filesystems: FileSystemTable::new(handle.clone(), self.snapshot_admin.lock().clone()),
             handle,
             altroot,
             stop,

@@ -67,6 +67,7 @@ impl Pools {
                     "cannot unmount '{name}': not currently mounted"
                 )));
             };
+            self.check_not_legacy(dataset)?;
             chosen.push(dataset.as_str());
         }
         let goes = |dataset: &str| chosen.iter().any(|chosen| is_within(dataset, chosen));
@@ -81,6 +82,18 @@ impl Pools {
             }
             Ok(())
         })
+    }
+
+    /// Refuses to unmount what umount(8) unmounts, in OpenZFS's words.
+    fn check_not_legacy(&self, name: &str) -> Result<()> {
+        let found = self.pool_of_dataset(name)?.list_filesystems(name, Some(0))?;
+        let mountpoint = found.first().and_then(|dataset| dataset.property_value("mountpoint"));
+        if mountpoint == Some("legacy") {
+            return Err(Error::refused_error(format!(
+                "cannot unmount '{name}': legacy mountpoint\nuse umount(8) to unmount this filesystem"
+            )));
+        }
+        Ok(())
     }
 
     /// The mounted file systems of all pools, and their directories.

@@ -49,6 +49,9 @@ impl<'a> MountChange<'a> {
         for event in events {
             match event {
                 Event::DatasetRenamed { from, to } if !from.contains('@') => {
+                    if options.keep_mounts {
+                        return None;
+                    }
                     let effect = MountEffect::Remount;
                     return Some(Self { effect, from, to, properties: Vec::new() });
                 }
@@ -144,6 +147,7 @@ impl ManagedPool {
             match event {
                 Event::DatasetRenamed { from, to } if !from.contains('@') => {
                     self.filesystems.rename(from, to);
+                    self.rename_mounts(from, to);
                 }
                 Event::DatasetCreated { dataset } => created.push(dataset.clone()),
                 Event::DatasetDestroyed { dataset } => {
@@ -251,6 +255,7 @@ mod tests {
             to: to.to_owned(),
         };
         assert_eq!(effect(&[rename("tank/a", "tank/b")], false), Some(MountEffect::Remount));
+        assert_eq!(effect(&[rename("tank/a", "tank/b")], true), None);
         assert_eq!(effect(&[rename("tank/a@x", "tank/a@y")], false), None);
     }
 }

@@ -91,6 +91,15 @@ impl ManagedPool {
         mounts
     }
 
+    /// Mounts that a rename left in place belong to the datasets of the new names.
+    pub(super) fn rename_mounts(&self, from: &str, to: &str) {
+        for mount in self.mounts.lock().iter_mut() {
+            if is_within(&mount.dataset, from) {
+                mount.dataset = mount.dataset.replacen(from, to, 1);
+            }
+        }
+    }
+
     /// Whether a file system is mounted.
     pub(super) fn is_mounted(&self, name: &str) -> bool {
         self.mounted_filesystems().iter().any(|(dataset, _)| dataset == name)

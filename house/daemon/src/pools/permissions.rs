@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use api::{
-    AllowPermissions, DatasetPermissions, GetPermissions, NeededPermission, PermissionTarget,
-    RemovePermissions,
+    AllowPermissions, Call as _, DatasetPermissions, GetPermissions, NeededPermission,
+    PermissionTarget, PromoteClone, RemovePermissions,
 };
 use engine::dataset::DatasetQuery;
 use engine::pool::{DelegationEntries, DelegationKey, DelegationTarget, DelegationUser};
@@ -48,7 +48,15 @@ impl Pools {
 
     /// Whether an ordinary user has all permissions that a call needs.
     pub(crate) fn is_permitted(&self, peer: Peer, needed: &[NeededPermission]) -> Result<bool> {
-        let user = peer.delegation_user();
+        self.is_user_permitted(&peer.delegation_user(), needed)
+    }
+
+    /// The same for a user whose groups are known.
+    pub(super) fn is_user_permitted(
+        &self,
+        user: &DelegationUser,
+        needed: &[NeededPermission],
+    ) -> Result<bool> {
         for NeededPermission { dataset, target, permission } in needed {
             let pool = self.pool_of_dataset(dataset)?;
             let (names, target) = match target {
@@ -62,12 +70,39 @@ impl Pools {
                 }
             };
             for name in &names {
-                if !pool.handle.is_permitted(name, target, &user, permission)? {
+                if !pool.handle.is_permitted(name, target, user, permission)? {
                     return Ok(false);
                 }
             }
         }
         Ok(!needed.is_empty())
+    }
+
+    /// Refuses to promote a clone for an ordinary user who lacks the permission on the file system of its origin.
+    pub(crate) fn check_promote(&self, call: &PromoteClone, peer: Peer) -> Result<()> {
+        if peer.is_owner {
+            return Ok(());
+        }
+        let pool = self.pool_of_dataset(&call.name)?;
+        let query = DatasetQuery {
+            depth: Some(0),
+            properties: vec!["origin".to_owned()],
+            ..DatasetQuery::default()
+        };
+        let mut origin = None;
+        pool.handle.list_datasets(
+            &call.name,
+            &query,
+            &mut |dataset| origin = dataset.property_value("origin").map(str::to_owned),
+            &mut |_| (),
+        )?;
+        let Some(origin) = origin.filter(|origin| origin.contains('@')) else { return Ok(()) };
+        let needed = [NeededPermission::on_head(&origin, "promote", false)];
+        if self.is_permitted(peer, &needed)? {
+            Ok(())
+        } else {
+            Err(Error::PermissionDenied { action: call.action() })
+        }
     }
 
     /// Gives the creator of a dataset the permissions that the datasets above delegate to creators.

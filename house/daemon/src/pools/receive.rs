@@ -78,7 +78,7 @@ impl Pools {
         call: &ReceiveStream,
         caller: &Caller,
     ) -> Result<ReceivedStream> {
-        let file = CancellableFile::new(fetch(&call.descriptor)?, &caller.cancel);
+        let file = CancellableFile::new(fetch(&call.descriptor, caller.peer.uid)?, &caller.cancel);
         self.receive_from(call, &mut BufReader::with_capacity(BUFFER_SIZE, file), caller)
     }
 

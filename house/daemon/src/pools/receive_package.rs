@@ -68,7 +68,14 @@ impl Pools {
                 continue;
             }
             let (name, to) = (found.name.clone(), wanted);
-            let rename = RenameDataset { name, to, recursive: false, parents: false, force: false };
+            let rename = RenameDataset {
+                name,
+                to,
+                recursive: false,
+                parents: false,
+                force: false,
+                keep_mounts: false,
+            };
             self.rename_dataset(&rename)?;
         }
         Ok(())
@@ -117,6 +124,7 @@ impl Pools {
             defer: false,
             force: true,
             dry_run: false,
+            measure: false,
         };
         self.destroy(&call, caller).map(drop)
     }

@@ -17,7 +17,7 @@ impl Pools {
     /// Sends snapshots to the command's descriptor.
     pub(crate) fn send_stream(&self, call: &SendStream, caller: &Caller) -> Result<()> {
         let (pool, request) = self.send_request(call)?;
-        let file = CancellableFile::new(fetch(&call.descriptor)?, &caller.cancel);
+        let file = CancellableFile::new(fetch(&call.descriptor, caller.peer.uid)?, &caller.cancel);
         let mut out = BufWriter::with_capacity(BUFFER_SIZE, file);
         pool.handle.send(&request, &mut out)?;
         out.flush().map_err(|why| Error::file_error(&call.descriptor, &why))

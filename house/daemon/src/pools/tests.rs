@@ -249,6 +249,7 @@ fn destroy_call(name: &str) -> DestroyDatasets {
         defer: false,
         force: false,
         dry_run: false,
+        measure: false,
     }
 }
 
@@ -368,6 +369,7 @@ fn doors_stay_open_over_renames_and_rollbacks() {
             recursive: false,
             parents: false,
             force: false,
+            keep_mounts: false,
         })
         .unwrap();
     assert_eq!(

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use api::{
     AbortReceive, AllowPermissions, CloneSnapshot, CreateBookmark, CreateFilesystem,
-    CreateSnapshots, CreateVolume, DestroyDatasets, GetPermissions, InheritProperty, ListDatasets,
-    ListFileChanges, ListFiles, ListHolds, ListOwnerUsage, PlaceHold, PlanSend, PromoteClone,
-    ReceiveStream, ReleaseHold, RemovePermissions, RenameDataset, Reply, RestoreFile,
-    RollbackDataset, SendStream, SetProperties,
+    CreateSnapshots, CreateVolume, DestroyDatasets, GetDeleteQueue, GetPermissions,
+    InheritProperty, ListDatasets, ListFileChanges, ListFiles, ListHolds, ListOwnerUsage,
+    PlaceHold, PlanSend, PromoteClone, ReceiveStream, ReleaseHold, RemovePermissions,
+    RenameDataset, Reply, RestoreFile, RollbackDataset, SendStream, SetProperties,
+    UpgradeFilesystem,
 };
 
 use super::Service;
@@ -109,9 +110,18 @@ impl Service for DatasetService {
         router
             .add(move |call: &RollbackDataset, _| Ok(Reply::with_warnings(pools.rollback(call)?)));
         let pools = Arc::clone(&self.pools);
-        router.add(move |call: &PromoteClone, _| pools.promote_clone(&call.name));
+        router.add(move |call: &PromoteClone, caller| {
+            pools.check_promote(call, caller.peer)?;
+            pools.promote_clone(&call.name)
+        });
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &RenameDataset, _| pools.rename_dataset(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &GetDeleteQueue, _| {
+            Ok(pools.pool_of_dataset(&call.name)?.handle.has_unlinked_files(&call.name)?)
+        });
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &UpgradeFilesystem, _| pools.upgrade_filesystem(call));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &GetPermissions, _| pools.permissions(call));
         let pools = Arc::clone(&self.pools);

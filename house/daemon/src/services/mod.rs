@@ -120,7 +120,9 @@ impl Registration {
 /// The services, in the order in which they start and follow changes.
 const SERVICES: &[Registration] = &[
     Registration::new(|context| Arc::new(daemon::DaemonService::new(context))),
-    Registration::new(|context| Arc::new(mounts::MountService::new(context))),
+    Registration::with_section::<mounts::MountsConfig>(mounts::SECTION, |context| {
+        Arc::new(mounts::MountService::new(context))
+    }),
     Registration::new(|context| Arc::new(pools::PoolService::new(context))),
     Registration::new(|context| Arc::new(datasets::DatasetService::new(context))),
     Registration::with_section::<Vec<PolicyConfig>>("policy", |context| {

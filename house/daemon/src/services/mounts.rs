@@ -1,16 +1,35 @@
 //! The service of mounts: file systems are mounted as their pools and properties come, change and go.
+//!
+//! ```toml
+//! [mounts]
+//! snapshot_admin = true   # mkdir, rmdir and mv in .zfs/snapshot take, destroy and rename snapshots
+//! ```
 
 use std::sync::Arc;
 
 use api::{Event, ListMounts, Mount, Unmount};
 
+use serde::Deserialize;
+
 use super::Service;
 use crate::Result;
+use crate::config::Config;
 use crate::context::Context;
 use crate::events::ChangeOptions;
 use crate::pools::mounts::mount_all_pools;
 use crate::pools::{ManagedPool, Pools};
 use crate::router::Router;
+
+/// The name of the section.
+pub(super) const SECTION: &str = "mounts";
+
+/// The section `[mounts]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct MountsConfig {
+    /// Whether snapshots can be changed by `.zfs/snapshot`, by those who have the permissions.
+    snapshot_admin: bool,
+}
 
 /// The service of mounts.
 pub(super) struct MountService {
@@ -42,6 +61,16 @@ impl Service for MountService {
         router.add(move |call: &Mount, _| pools.mount(call));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &Unmount, _| pools.unmount(call));
+    }
+
+    fn start(&self, context: &Arc<Context>) -> Result<()> {
+        self.configure(&context.config.current())
+    }
+
+    fn configure(&self, config: &Config) -> Result<()> {
+        let config: MountsConfig = config.section(SECTION);
+        self.pools.allow_snapshot_admin(config.snapshot_admin);
+        Ok(())
     }
 
     fn prepare(&self, coming: &[Event], options: &ChangeOptions) -> Result<()> {

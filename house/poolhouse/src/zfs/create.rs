@@ -7,7 +7,7 @@ use engine::pool::NewDataset;
 
 use super::select::canonical_properties;
 use crate::daemon::DaemonArgs;
-use crate::outcome::{CommandResult, Failure};
+use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::property_values::parse_assignment;
 
 /// Make a file system or a volume
@@ -83,22 +83,18 @@ impl CreateArgs {
         engine::pool::check_new_dataset(&new, shape).map_err(|why| {
             Failure::from(why).with_subject(|| format!("cannot create '{}'", self.name))
         })?;
-        if !self.dry_run {
-            self.print_plan(&new, volume)?;
-            return self.create(new, volume, asking);
-        }
-        let outcome = self.create(new.clone(), volume, asking)?;
-        self.print_plan(&new, volume)?;
+        let (outcome, refreservation) = self.create(new.clone(), volume, asking)?;
+        self.print_plan(&new, volume, refreservation)?;
         Ok(outcome)
     }
 
-    /// Has the daemon create the dataset, or with -n only check it.
+    /// Has the daemon create the dataset, or with -n only check it. Also the bytes that a volume reserves by itself.
     fn create(
         &self,
         new: NewDataset,
         volume: Option<VolumeSpec>,
         asking: &DaemonArgs,
-    ) -> CommandResult {
+    ) -> Result<(Outcome, Option<u64>), Failure> {
         let dry_run = self.dry_run;
         let secret =
             if dry_run { None } else { crate::keys::read_new_key(&self.name, &new.properties)? };
@@ -108,10 +104,10 @@ impl CreateArgs {
         let Some(VolumeSpec { size, block_size }) = volume else {
             let ask = CreateFilesystem { name, properties, parents, no_mount, secret, dry_run };
             let done = asking.create_mounted(&ask, CREATED);
-            return done.map_err(|why| why.with_subject(|| subject));
+            return done.map(|done| (done, None)).map_err(|why| why.with_subject(|| subject));
         };
         let sparse = self.sparse;
-        let done = asking.execute(&CreateVolume {
+        let done = asking.request(&CreateVolume {
             name,
             size,
             block_size,
@@ -121,7 +117,8 @@ impl CreateArgs {
             secret,
             dry_run,
         });
-        done.map_err(|why| why.with_subject(|| subject))
+        let done = done.map_err(|why| why.with_subject(|| subject))?;
+        Ok((Outcome::Complete, done.refreservation))
     }
 
     /// The volume to create; its properties are taken out of the list.
@@ -140,7 +137,12 @@ impl CreateArgs {
     }
 
     /// Prints the created dataset, for -v and -P.
-    fn print_plan(&self, new: &NewDataset, volume: Option<VolumeSpec>) -> std::io::Result<()> {
+    fn print_plan(
+        &self,
+        new: &NewDataset,
+        volume: Option<VolumeSpec>,
+        refreservation: Option<u64>,
+    ) -> std::io::Result<()> {
         if !self.verbose && !self.parsable {
             return Ok(());
         }
@@ -151,6 +153,9 @@ impl CreateArgs {
             fact("volsize", size);
             if self.block_size.is_some() {
                 fact("volblocksize", block_size.into());
+            }
+            if let Some(bytes) = refreservation {
+                fact("refreservation", bytes);
             }
         }
         if self.parsable {

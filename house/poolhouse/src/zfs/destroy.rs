@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use api::{DestroyDatasets, DestroyedDatasets};
+use units::human_space;
 
 use crate::daemon::DaemonArgs;
 use crate::outcome::{CommandResult, Outcome};
@@ -53,6 +54,7 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
         defer: args.defer,
         force: args.force,
         dry_run: args.dry_run,
+        measure: args.verbose,
     })?;
     if asking.json {
         print::json(&gone.names)?;
@@ -66,6 +68,14 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
                 (true, _) => writeln!(out, "destroy\t{name}")?,
                 (false, true) => writeln!(out, "would destroy {name}")?,
                 (false, false) => writeln!(out, "will destroy {name}")?,
+            }
+        }
+        if let Some(bytes) = gone.reclaimed {
+            let space = human_space(bytes);
+            match (args.parsable, args.dry_run) {
+                (true, _) => writeln!(out, "reclaim\t{bytes}")?,
+                (false, true) => writeln!(out, "would reclaim {space}")?,
+                (false, false) => writeln!(out, "will reclaim {space}")?,
             }
         }
     }

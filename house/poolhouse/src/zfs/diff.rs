@@ -15,6 +15,8 @@ use crate::print;
 Examples:
   poolhouse zfs diff tank/photos@monday
   poolhouse zfs diff -F tank/photos@monday @tuesday")]
+#[command(disable_help_flag = true)]
+#[expect(clippy::struct_excessive_bools, reason = "options of zfs(8)")]
 pub(super) struct DiffArgs {
     /// For programs: tabs between all columns
     #[arg(short = 'H')]
@@ -25,6 +27,12 @@ pub(super) struct DiffArgs {
     /// Show when each file was last changed
     #[arg(short = 't')]
     times: bool,
+    /// Print the names as they are, without octal numbers for bytes that are not printable
+    #[arg(short = 'h')]
+    unescaped: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
     /// The earlier snapshot, FS@NAME
     from: String,
     /// The later snapshot, FS@NAME or @NAME; the file system as it is without it
@@ -59,10 +67,44 @@ impl DiffArgs {
         if self.classify {
             write!(out, "{}\t", change.file_type)?;
         }
-        match &change.to {
-            Some(to) if self.scripted => writeln!(out, "{}\t{to}", change.path),
-            Some(to) => writeln!(out, "{} -> {to}", change.path),
-            None => writeln!(out, "{}", change.path),
+        self.print_path(&change.path, out)?;
+        if let Some(to) = &change.to {
+            out.write_all(if self.scripted { b"\t" } else { b" -> " })?;
+            self.print_path(to, out)?;
         }
+        writeln!(out)
+    }
+
+    fn print_path(&self, path: &str, out: &mut dyn Write) -> io::Result<()> {
+        if self.unescaped { out.write_all(&unescape(path)) } else { write!(out, "{path}") }
+    }
+}
+
+/// The bytes of a path in which the daemon wrote some as octal numbers: a backslash and four digits.
+fn unescape(path: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let [first, others @ ..] = rest {
+        let digits = others.get(..4).and_then(|digits| std::str::from_utf8(digits).ok());
+        let number = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        if let (b'\\', Some(byte)) = (first, number) {
+            bytes.push(byte);
+            rest = others.get(4..).unwrap_or_default();
+        } else {
+            bytes.push(*first);
+            rest = others;
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unescape;
+
+    #[test]
+    fn octal_numbers_become_bytes() {
+        assert_eq!(unescape("/a\\0040b\\0134\\0377~"), b"/a b\\\xff~");
+        assert_eq!(unescape("a\\00"), b"a\\00");
     }
 }

@@ -13,6 +13,7 @@ mod list;
 mod modify;
 mod mount;
 mod owner_property;
+mod project;
 mod receive;
 mod rewrite;
 mod select;
@@ -20,6 +21,8 @@ mod send;
 mod share;
 mod sort_keys;
 mod space;
+mod upgrade;
+mod wait;
 
 pub(crate) use select::canonical_properties;
 
@@ -92,8 +95,14 @@ enum Command {
     Groupspace(space::NamedSpaceArgs),
     /// Show the space and quotas of each project in a file system or snapshot
     Projectspace(space::SpaceArgs),
+    /// Show or set the projects of files and directories
+    Project(project::ProjectArgs),
     /// Show the files that differ between two snapshots
     Diff(diff::DiffArgs),
+    /// Upgrade file systems to a newer version
+    Upgrade(upgrade::UpgradeArgs),
+    /// Wait until background activity of a file system has ended
+    Wait(wait::WaitArgs),
     /// Rewrite the blocks of files in place, with the present properties and layout
     Rewrite(rewrite::RewriteArgs),
     /// Put a hold on snapshots
@@ -142,7 +151,10 @@ impl Zfs {
             Command::Userspace(args) => args.run(OwnerKind::User, asking),
             Command::Groupspace(args) => args.run(OwnerKind::Group, asking),
             Command::Projectspace(args) => args.run_for_projects(asking),
+            Command::Project(args) => args.run(),
             Command::Diff(args) => args.run(asking),
+            Command::Upgrade(args) => args.run(asking),
+            Command::Wait(args) => args.run(asking),
             Command::Rewrite(args) => args.run(asking),
             Command::Hold(args) => args.run(asking),
             Command::Release(args) => args.run(asking),

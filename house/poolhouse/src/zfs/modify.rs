@@ -23,6 +23,9 @@ pub(super) struct SetArgs {
     words: Vec<String>,
 }
 
+/// Printed where a property is set and a file system that it concerns is not mounted or shared any more.
+const NOT_REMOUNTED: &str = "property may be set but unable to remount filesystem";
+
 /// Names and values.
 type PropertyList = Vec<(String, String)>;
 
@@ -31,8 +34,10 @@ impl SetArgs {
         let (properties, names) = self.split_words()?;
         check_unique(&properties)?;
         let subject = format!("cannot set property for '{}'", names.join("', '"));
-        let done =
-            asking.execute(&SetProperties { names, properties, keep_mounts: self.keep_mounts });
+        let done = asking.create_mounted(
+            &SetProperties { names, properties, keep_mounts: self.keep_mounts },
+            NOT_REMOUNTED,
+        );
         done.map_err(|why| why.with_subject(|| subject))
     }
 
@@ -72,12 +77,13 @@ pub(super) struct InheritArgs {
 impl InheritArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let property = canonical_name(&self.property);
-        asking.execute(&InheritProperty {
+        let call = InheritProperty {
             names: self.names.clone(),
             property: check_property(&property)?.unwrap_or(property),
             recursive: self.recursive,
             received: self.received,
-        })
+        };
+        asking.create_mounted(&call, NOT_REMOUNTED)
     }
 }
 
@@ -134,8 +140,10 @@ impl PromoteArgs {
 
 /// Give a dataset or snapshot another name
 #[derive(clap::Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 #[command(after_help = "Examples:
   poolhouse zfs rename tank/photos tank/pictures
+  poolhouse zfs rename -u tank/photos tank/pictures   it stays mounted at /tank/photos
   poolhouse zfs rename -r tank@monday @tuesday")]
 pub(super) struct RenameArgs {
     /// Make those above the new name that are not there
@@ -147,6 +155,9 @@ pub(super) struct RenameArgs {
     /// Force: unmount even if files are open
     #[arg(short = 'f')]
     force: bool,
+    /// Leave file systems mounted where they are
+    #[arg(short = 'u', conflicts_with_all = ["recursive", "parents"])]
+    keep_mounts: bool,
     /// Present name
     from: String,
     /// New name
@@ -160,13 +171,15 @@ impl RenameArgs {
             return Err(Failure::usage("-r is for snapshots"));
         }
         let to = resolve_new_name(&from, &self.to)?;
-        asking.execute(&RenameDataset {
+        let call = RenameDataset {
             name: from,
             to,
             recursive,
             parents: self.parents,
             force: self.force,
-        })
+            keep_mounts: self.keep_mounts,
+        };
+        asking.create_mounted(&call, "it is renamed, but not mounted or shared again")
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which datasets a command is about: what `zfs list` and `zfs get` have in common.
 
-use api::ListDatasets;
+use api::{ListDatasets, ListMounts};
 use engine::dataset::{Dataset, DatasetQuery};
 
 use super::owner_property::{is_owner_property, with_owner_id};
@@ -26,7 +26,7 @@ pub(super) struct SelectArgs {
 }
 
 impl SelectArgs {
-    /// Gets the datasets `names` or all, with these properties. Descendants are included
+    /// Gets the datasets `names` or all, with these properties. A path stands for its file system. Descendants are included
     /// with -r and -d, or without names; snapshots and bookmarks with -t, or by name.
     pub(super) fn query(
         &self,
@@ -35,6 +35,9 @@ impl SelectArgs {
         usual: &[&str],
         asking: &DaemonArgs,
     ) -> Result<(Vec<Dataset>, Outcome), Failure> {
+        let names: Vec<String> =
+            names.iter().map(|name| dataset_of(name, asking)).collect::<Result<_, _>>()?;
+        let names = names.as_slice();
         let all = names.is_empty();
         let depth = match self.depth {
             Some(depth) => Some(depth),
@@ -89,6 +92,22 @@ impl SelectArgs {
         let kinds = parse_types(&self.types)?;
         Ok(kinds.is_empty() || kinds.iter().any(|kind| kind == "snapshot" || kind == "bookmark"))
     }
+}
+
+/// The dataset of a target. A path stands for the file system that is mounted there.
+pub(super) fn dataset_of(target: &str, asking: &DaemonArgs) -> Result<String, Failure> {
+    if !target.starts_with(['/', '.']) {
+        return Ok(target.to_owned());
+    }
+    let path =
+        std::fs::canonicalize(target).map_err(|why| Failure::usage(format!("{target}: {why}")))?;
+    let mounts = asking.request(&ListMounts {})?;
+    let holding = mounts.into_iter().filter(|(_, mountpoint)| path.starts_with(mountpoint));
+    let innermost = holding.max_by_key(|(_, mountpoint)| mountpoint.as_os_str().len());
+    let (dataset, _) = innermost.ok_or_else(|| {
+        Failure::usage(format!("{target}: no file system of a pool is mounted there"))
+    })?;
+    Ok(dataset)
 }
 
 /// Gets datasets. The failure of one is printed and does not stop the others.
@@ -149,7 +168,7 @@ pub(super) fn check_property(name: &str) -> Result<Option<String>, Failure> {
 /// The full name of a property that is set or inherited, which must be in small letters.
 pub(super) fn canonical_name(name: &str) -> String {
     match expand_property(name).as_slice() {
-        [one] if name.bytes().all(|byte| !byte.is_ascii_uppercase()) => one.clone(),
+        [one] => one.clone(),
         _ => name.to_owned(),
     }
 }
@@ -198,13 +217,12 @@ const COLUMN_NAMES: [(&str, &str); 26] = [
 
 /// A property by its full name, or all that a name stands for.
 pub(super) fn expand_property(name: &str) -> Vec<String> {
-    let lower = name.to_lowercase();
-    if lower == "space" {
+    if name == "space" {
         let space = ["name", "available", "used", "usedbysnapshots", "usedbydataset"];
         let more = ["usedbyrefreservation", "usedbychildren"];
         return space.into_iter().chain(more).map(str::to_owned).collect();
     }
-    let full = COLUMN_NAMES.iter().find(|(_, column)| *column == lower);
+    let full = COLUMN_NAMES.iter().find(|(_, column)| *column == name);
     vec![full.map_or(name, |(full, _)| full).to_owned()]
 }
 
@@ -223,7 +241,7 @@ mod tests {
         for (full, column) in COLUMN_NAMES {
             assert!(engine::dataset::is_property(full), "{full}");
             assert_eq!(expand_property(column), [full]);
-            assert_eq!(expand_property(&column.to_uppercase()), [full]);
+            assert_eq!(expand_property(&column.to_uppercase()), [column.to_uppercase()]);
         }
     }
 }

@@ -3,10 +3,11 @@
 use std::cmp::Ordering;
 use std::io::{self, Write};
 
-use api::{ListMounts, ListOwnerUsage, OwnerKind};
+use api::{ListOwnerUsage, OwnerKind};
 use engine::dataset::OwnerUsage;
 use units::human_space;
 
+use super::select::dataset_of;
 use super::sort_keys::SortKeys;
 use crate::daemon::DaemonArgs;
 use crate::outcome::{CommandResult, Failure, Outcome};
@@ -212,20 +213,4 @@ fn user_name(id: u32) -> Option<String> {
 
 fn group_name(id: u32) -> Option<String> {
     nix::unistd::Group::from_gid(id.into()).ok().flatten().map(|group| group.name)
-}
-
-/// The dataset of a target. A path stands for the file system that is mounted there.
-fn dataset_of(target: &str, asking: &DaemonArgs) -> Result<String, Failure> {
-    if !target.starts_with(['/', '.']) {
-        return Ok(target.to_owned());
-    }
-    let path =
-        std::fs::canonicalize(target).map_err(|why| Failure::usage(format!("{target}: {why}")))?;
-    let mounts = asking.request(&ListMounts {})?;
-    let holding = mounts.into_iter().filter(|(_, mountpoint)| path.starts_with(mountpoint));
-    let innermost = holding.max_by_key(|(_, mountpoint)| mountpoint.as_os_str().len());
-    let (dataset, _) = innermost.ok_or_else(|| {
-        Failure::usage(format!("{target}: no file system of a pool is mounted there"))
-    })?;
-    Ok(dataset)
 }

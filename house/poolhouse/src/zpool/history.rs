@@ -73,7 +73,8 @@ fn format_record(record: &Facts, long: bool) -> String {
             Some(name) => format!("user {id} ({name})"),
             None => format!("user {id}"),
         });
-        let host = text("host").map(|host| format!("on {host}"));
+        let zone = text("zone").map(|zone| format!(":{zone}")).unwrap_or_default();
+        let host = text("host").map(|host| format!("on {host}{zone}"));
         let who: Vec<String> = user.into_iter().chain(host).collect();
         if !who.is_empty() {
             line.push_str(&format!(" [{}]", who.join(" ")));
@@ -101,9 +102,9 @@ mod tests {
     #[test]
     fn lines_equal_those_of_zpool() {
         let command = json!({"time": 1_795_210_986, "what": "zpool create tank sda", "user": 0,
-            "host": "here"});
+            "host": "here", "zone": "linux"});
         let shown = format_record(&command, true);
-        assert!(shown.ends_with("zpool create tank sda [user 0 (root) on here]"), "{shown}");
+        assert!(shown.ends_with("zpool create tank sda [user 0 (root) on here:linux]"), "{shown}");
         assert!(format_record(&command, false).ends_with(" zpool create tank sda"));
         let event = json!({"time": 1_795_210_986, "txg": 12, "what": "set",
             "dataset": "tank/a (77)", "detail": "atime=0"});

@@ -9,6 +9,7 @@ mod command;
 mod config;
 mod daemon;
 mod dashboard;
+mod dataset_commands;
 mod drives;
 #[path = "../../../ups/tests/it/dummy_server.rs"]
 mod dummy_server;

@@ -32,7 +32,7 @@ fn run_as_nobody(nas: &TestNas, words: &str) -> CommandOutput {
     let output = command.output().unwrap();
     CommandOutput {
         status: output.status.code().unwrap_or(-1),
-        stdout: String::from_utf8(output.stdout).unwrap(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }
 }
@@ -167,6 +167,24 @@ fn delegated_permissions_open_commands() {
     ] {
         nobody_denied(&nas, words);
     }
+    // the daemon fetches the command's descriptor, which is offered where the user may write
+    nobody_denied(&nas, "zfs send tank/a@one");
+    nas.run_ok("zfs allow -l nobody send tank/a");
+    let sent = run_as_nobody(&nas, "zfs send tank/a@one");
+    assert!(sent.status == 0 && sent.stdout.len() > 312, "{}", sent.stderr);
+    nas.run_ok("zfs unallow -l nobody send tank/a");
+    // promoting takes the permission on the clone and on the file system of its origin
+    nas.run_ok("zfs clone tank/a@one tank/a/clone");
+    nas.run_ok("zfs allow nobody promote tank/a/clone");
+    nobody_denied(&nas, "zfs promote tank/a/clone");
+    nas.run_ok("zfs allow -l nobody promote tank/a");
+    nobody_ok(&nas, "zfs promote tank/a/clone");
+    nas.run_ok("zfs promote tank/a");
+    nas.run_ok("zfs destroy tank/a/clone");
+    nas.run_ok("zfs unallow -l nobody promote tank/a");
+    // a volume with a reservation needs that permission, too
+    nobody_denied(&nas, "zfs create -V 8M tank/a/volume");
+    nobody_ok(&nas, "zfs create -s -V 8M tank/a/volume");
     let shown = nas.run_ok("zfs allow tank/a");
     let wanted = "Local permissions:\n\teveryone @more\n\
         Local+Descendent permissions:\n\tuser nobody compression,create,mount,snapshot\n\

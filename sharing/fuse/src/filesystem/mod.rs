@@ -184,6 +184,9 @@ impl FileSystemServer {
         if self.snapshots.get().is_some() && self.fs.snapshot_by_root(of.ino).is_some() {
             // the kernel asks again, and the snapshot is mounted
             Duration::ZERO
+        } else if !PoolFileSystem::is_stored_dir(of.ino) {
+            // any snapshot changes the time of `.zfs/snapshot`
+            Duration::ZERO
         } else if of.kind == FileType::File && of.mode & SETID_BITS != 0 {
             Duration::ZERO
         } else if self.fs.now().seconds.saturating_sub(of.ctime.seconds) > SPACE_SETTLE_SECONDS {

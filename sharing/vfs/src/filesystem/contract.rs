@@ -112,6 +112,9 @@ impl FileSystem for PoolFileSystem {
         name: &[u8],
         new: &NewInode<'_>,
     ) -> Result<Attributes> {
+        if let Some(snapshot) = self.create_snapshot_dir(context, (dir, name), new)? {
+            return Ok(snapshot);
+        }
         self.check_dir(context, dir, |credentials, target| {
             access::check_create(credentials, target, new.kind, new.rdev)
         })?;
@@ -191,13 +194,13 @@ impl FileSystem for PoolFileSystem {
     }
 
     fn rmdir(&self, context: &Context<'_>, dir: Ino, name: &[u8]) -> Result<()> {
-        self.check_delete(context, (dir, name))?;
-        let rmdir =
-            || self.retry_change(context, || self.rmdir_unchecked(context.credentials, dir, name));
-        self.remove_entry(context, (dir, name), || self.unlink_tracked((dir, name), false, rmdir))
+        self.remove_directory(context, (dir, name))
     }
 
     fn rename(&self, context: &Context<'_>, rename: &RenameRequest<'_, Ino>) -> Result<()> {
+        if self.rename_snapshot_dir(context, rename)? {
+            return Ok(());
+        }
         let RenameRequest { from_dir, from_name, to_dir, to_name, mode } = *rename;
         self.check_rename(context, (from_dir, from_name), (to_dir, to_name), mode)?;
         let work =
@@ -533,7 +536,7 @@ impl PoolFileSystem {
 
     /// Runs work that takes a name from an inode, and keeps the inode if that was its last name and a door
     /// may still know it. `is_replaced`: the work gives the name to another inode.
-    fn unlink_tracked(
+    pub(super) fn unlink_tracked(
         &self,
         (dir, name): (Ino, &[u8]),
         is_replaced: bool,

@@ -14,6 +14,7 @@ mod open_file;
 mod rollback;
 mod shadow;
 mod shared;
+mod snapshot_admin;
 mod snapshots;
 mod suspend_retry;
 mod unlinked;
@@ -38,6 +39,7 @@ use doors::Doors;
 pub use open_dir::OpenDir;
 pub use open_file::{OpenFile, UnlinkedHold};
 pub use rollback::{Invalidation, RequestsPending};
+pub use snapshot_admin::SnapshotAdmin;
 use snapshots::{SnapshotTable, SnapshotView};
 use unlinked::UnlinkedInodes;
 use volumes::VolumeTable;
@@ -67,6 +69,8 @@ struct Inner {
     rollbacks: AtomicU64,
     /// Whether reads leave the atime alone.
     is_noatime: AtomicBool,
+    /// Changes snapshots by `.zfs/snapshot`; none: nobody can.
+    snapshot_admin: RwLock<Option<Arc<dyn SnapshotAdmin>>>,
 }
 
 /// A door that uses inodes without names. Once all such doors are closed, the space of removed
@@ -117,6 +121,7 @@ impl PoolFileSystem {
             doors: Doors::default(),
             rollbacks: AtomicU64::new(0),
             is_noatime: AtomicBool::new(false),
+            snapshot_admin: RwLock::default(),
         })))
     }
 
@@ -279,6 +284,9 @@ impl PoolFileSystem {
                 let seconds = i64::try_from(changed).unwrap_or_default();
                 found.mtime = Time { seconds, nanoseconds: 0 };
                 (found.ctime, found.atime) = (found.mtime, self.now());
+                if self.snapshot_admin().is_some() {
+                    found.mode = snapshot_admin::OPEN_PERMISSIONS;
+                }
                 Ok(found)
             }
             Vnode::ControlDir(HEAD)

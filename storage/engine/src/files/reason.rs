@@ -88,7 +88,10 @@ impl Error {
             zpl::Error::NameNotUtf8 { .. } => Reason::NameNotUtf8,
             zpl::Error::ProjectMismatch { .. } => Reason::CrossDevice,
             zpl::Error::TooLarge { .. } => Reason::TooLarge,
-            zpl::Error::NoSpace { .. } => Reason::NoSpace,
+            // a directory that compares names without case has space for some thousand that differ by case only
+            zpl::Error::NoSpace { .. } | zpl::Error::Zap(zap::Error::Full { .. }) => {
+                Reason::NoSpace
+            }
             zpl::Error::OverQuota { .. } => Reason::OverQuota,
             zpl::Error::Stopped { .. } | zpl::Error::Zil(zil::Error::Stopped) => Reason::Suspended,
             _ => Reason::Unreadable,

@@ -127,5 +127,8 @@ fn history_record(found: &HistoryRecord, internal: bool) -> Option<Facts> {
     if let Some(host) = found.host() {
         facts.insert("host".to_owned(), json!(host));
     }
+    if let Some(zone) = found.zone() {
+        facts.insert("zone".to_owned(), json!(zone));
+    }
     Some(Facts::Object(facts))
 }

@@ -141,6 +141,7 @@ fn create_pool(
     let mut root = NewDataset { name: new.name.clone(), properties: new.properties.clone() };
     let keying = new_encryption(world, &mut root, None, secret)?;
     let naming = NameRules::extract(&mut root, None)?;
+    let quotas = super::owner_quotas::extract_quotas(&mut root)?;
     check_properties(&root, dsl::DatasetKind::Filesystem)?;
     if let Some(shift) = new.ashift {
         wishes.set_ashift(shift);
@@ -169,6 +170,7 @@ fn create_pool(
     if let Err(error) = held
         .store_user_key(&new.name, user)
         .and_then(|()| apply_initial_properties(&held, &root, wishes))
+        .and_then(|()| held.set_owner_quotas(&new.name, &quotas))
     {
         // the pool is not imported, and its drives are free again
         held.destroy_pool()?;

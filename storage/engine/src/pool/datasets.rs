@@ -253,6 +253,12 @@ impl Pool {
             kind == dsl::DatasetKind::Volume && name == "refreservation" && value == "auto"
         };
         let reserved: Vec<_> = new.properties.extract_if(.., asks_for_all).collect();
+        let is_version = |(name, _): &mut (String, String)| name == "version";
+        let version = new.properties.extract_if(.., is_version).last();
+        let quotas = match kind {
+            dsl::DatasetKind::Filesystem => owner_quotas::extract_quotas(&mut new)?,
+            _ => OwnerQuotas::new(),
+        };
         check_properties(&new, kind)?;
         // a size is not an entry in a table: it is set on the existing volume, and its reservation
         // after it
@@ -273,14 +279,16 @@ impl Pool {
                 set_properties(active, change, &new, kind).map_err(failed)
             })
         })?;
-        for (property, size) in sizes {
-            if let Err(why) = self.set_property(&name, &property, &size) {
-                self.close_dataset(&name)?;
-                self.destroy(&name)?;
-                return Err(why);
-            }
+        let mut rest =
+            sizes.iter().try_for_each(|(property, size)| self.set_property(&name, property, size));
+        if let Some((_, version)) = version {
+            rest = rest.and_then(|()| self.set_filesystem_version(&name, &version));
         }
-        Ok(())
+        rest.and_then(|()| self.set_owner_quotas(&name, &quotas)).or_else(|why| {
+            self.close_dataset(&name)?;
+            self.destroy(&name)?;
+            Err(why)
+        })
     }
 
     /// Makes a clone the one that its origin depends on.

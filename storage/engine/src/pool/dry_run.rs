@@ -61,6 +61,11 @@ impl Pool {
         Ok(())
     }
 
+    /// Bytes that a new volume of that size reserves, unless it is sparse.
+    pub fn new_volume_refreservation(&self, size: u64, block_size: u32) -> u64 {
+        self.volume_refreservation(VolumeGeometry { size, block_size: block_size.into() })
+    }
+
     /// The parent of a new dataset, or the nearest file system above it if missing parents are created.
     fn nearest_parent(&self, name: &str, creates_parents: bool) -> Result<Option<String>> {
         let mut at = name;

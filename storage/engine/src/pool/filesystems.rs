@@ -203,6 +203,17 @@ impl Pool {
         Ok(files)
     }
 
+    /// Whether a file system has removed files that programs have open, or whose space is being freed.
+    ///
+    /// # Errors
+    ///
+    /// The dataset is no file system, or cannot be read.
+    pub fn has_unlinked_files(&self, name: &str) -> Result<bool> {
+        let fs = self.filesystem(name)?;
+        zpl::has_unlinked_files(&fs.dataset.objset)
+            .map_err(|why| Error::Unreadable { subject: format!("'{name}'"), why: why.to_string() })
+    }
+
     /// The object set of a file system or volume, to be changed.
     pub(super) fn open_dataset(
         &self,

@@ -57,6 +57,7 @@ impl NameRules {
             .partition(|(name, _)| names.contains(&name.as_str()));
         new.properties = rest;
         let mut asked_for = None;
+        let mut is_normalization_given = false;
         for (name, value) in about {
             if name == VERSION {
                 naming.version = parse_version(&value)?;
@@ -68,11 +69,18 @@ impl NameRules {
             let word = dsl::property::parse_create_only(&name, &value).ok_or_else(refused)?;
             match name.as_str() {
                 CASE_SENSITIVITY => naming.case = parse_case(word),
-                NORMALIZATION => naming.normalization = word,
+                NORMALIZATION => {
+                    naming.normalization = word;
+                    is_normalization_given = true;
+                }
                 _ => asked_for = Some(word == 1),
             }
         }
         naming.utf8_only = asked_for.unwrap_or(naming.utf8_only);
+        if asked_for == Some(false) && !is_normalization_given {
+            // the parent's normalization is not inherited then
+            naming.normalization = 0;
+        }
         if naming.normalization != 0 && asked_for == Some(false) {
             let what = "normalization wants names in UTF-8: utf8only=off does not go with it";
             return Err(Error::Usage { what: what.to_owned() });

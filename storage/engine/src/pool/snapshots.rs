@@ -49,6 +49,28 @@ impl Pool {
         Ok(named.collect())
     }
 
+    /// Bytes that the pool gets back if snapshots of a file system or volume are destroyed together; names are the parts
+    /// after the @.
+    ///
+    /// # Errors
+    ///
+    /// The dataset does not exist, or its records are damaged.
+    pub fn reclaimed_by_snapshots(&self, dataset: &str, names: &[&str]) -> Result<u64> {
+        let _pin = self.pin();
+        let failed = |error: dsl::Error| Error::from_dsl_error(dataset, &error);
+        let all = self.find_dataset(dataset)?.snapshots().map_err(failed)?;
+        let is_named = |it: &dsl::Dataset| it.short_name().is_some_and(|it| names.contains(&it));
+        // blocks that several neighbours share are freed with the last of them
+        let runs = all.chunk_by(|one, next| is_named(one) == is_named(next));
+        let mut reclaimed = 0_u64;
+        for run in runs.filter(|run| run.first().is_some_and(is_named)) {
+            if let [first, .., last] | [first @ last] = run {
+                reclaimed += first.space_freed_until(last).map_err(failed)?;
+            }
+        }
+        Ok(reclaimed)
+    }
+
     /// When a snapshot of a file system was last taken, destroyed or renamed, in seconds since 1970 (the property
     /// `snapshots_changed`); 0: never.
     pub fn snapshots_changed(&self, dataset: &str) -> Result<u64> {
