@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::{Arg, ArgAction, CommandFactory, FromArgMatches};
 
 use crate::mount_zfs::{self, PROGRAM_NAME};
 use crate::outcome::{CommandResult, Failure};
@@ -90,6 +90,21 @@ fn allow_repeated_flags(command: clap::Command) -> clap::Command {
     command.args_override_self(true).mut_subcommands(allow_repeated_flags)
 }
 
+/// The subcommands of zpool and zfs have help by `--help` only: `-h` is an invalid option of most, and has other
+/// meanings in some.
+fn free_short_help(command: clap::Command) -> clap::Command {
+    if !["zpool", "zfs"].contains(&command.get_name()) {
+        return command;
+    }
+    command.mut_subcommands(|subcommand| {
+        if subcommand.get_arguments().any(|arg| arg.get_id() == "help") {
+            return subcommand;
+        }
+        let help = Arg::new("help").long("help").action(ArgAction::Help).help("Print help");
+        subcommand.disable_help_flag(true).arg(help)
+    })
+}
+
 /// The arguments, with the command in front where the program was started by the name `zpool`, `zfs` or `mount.zfs`:
 /// scripts and mount(8) find links of those names.
 fn insert_linked_command(mut args: Vec<OsString>) -> Vec<OsString> {
@@ -106,7 +121,8 @@ impl Cli {
     /// Parses the arguments of this process. Ends the process where they cannot be understood.
     pub(crate) fn from_args() -> Self {
         let args = insert_linked_command(std::env::args_os().collect());
-        let matches = allow_repeated_flags(Self::command()).get_matches_from(args);
+        let command = allow_repeated_flags(Self::command());
+        let matches = command.mut_subcommands(free_short_help).get_matches_from(args);
         Self::from_arg_matches(&matches).unwrap_or_else(|why| why.exit())
     }
 
