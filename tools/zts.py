@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """OpenZFS's own test suite (Debian's zfs-test, installed by name) with Poolhouse as zpool and zfs.
 
-  tools/zts.py POOLHOUSE [-o OUT] [-t SECONDS] [-b SECONDS] [-f] GROUP[/TEST] ...      e.g. cli_root/zfs_get snapshot acl/posix
+  tools/zts.py POOLHOUSE [-o OUT] [-t SECONDS] [-b SECONDS] [-n POOL] [-f] GROUP[/TEST] ...      e.g. cli_root/zfs_get snapshot acl/posix
   tools/zts.py -r OUT                                                                  OUT's results as the table of docs/zts.md
 
 Runs the groups of common.run and linux.run (setup, tests, cleanup) as root, in mount and process namespaces of
 its own: /etc is laid over, /sys/module/zfs and /proc/spl are stand-ins, what the tests kill or mount is ours alone.
 Three loop devices of 4 GiB (sparse) are the disks; -f: plain files. -t: limit of a test (90; some, as mmap_mixed, run longer by themselves), -b: of a group (600).
+-n: the begin of the pools' names (testpool); two runs at the same time need different ones, since they share mount points.
 OUT gets GROUP/TEST.log and results.tsv (group, test, result, seconds, why). Last line of each group and of all: counts.
 """
-import argparse, ast, os, re, shutil, signal, subprocess, sys, tempfile, time
+import argparse, ast, gzip, os, re, shutil, signal, subprocess, sys, tempfile, time
 from pathlib import Path
 
 SUITE = Path("/usr/share/zfs")
@@ -23,6 +24,13 @@ TUNABLES = {"zfs_txg_timeout": 5, "zfs_scan_suspend_progress": 0, "zfs_dbgmsg_en
             "zfs_delete_blocks": 20480, "zfs_removal_suspend_progress": 0, "zfs_trim_extent_bytes_min": 32768, "zfs_snapshot_history_enabled": 1,
             "zfs_max_recordsize": 16777216, "zfs_bclone_enabled": 1, "zfs_dmu_offset_next_sync": 1, "zfs_xattr_compat": 0,
             "zfs_resilver_disable_defer": 0, "zfs_rebuild_scrub_enabled": 1, "zfs_prefetch_disable": 0, "zfs_vdev_min_ms_count": 16}
+
+
+def tunables():
+    """The module's parameters with the defaults that zfs(4) states, so that tests which save and restore one can run."""
+    page = gzip.open("/usr/share/man/man4/zfs.4.gz", "rt").read()
+    stated = re.findall(r"^\.It Sy (\w+)(?: Ns = Ns Sy (\w+))?", page, flags=re.M)
+    return {**{name: 2**64 - 1 if value == "UINT64_MAX" else value or 0 for name, value in stated}, **TUNABLES}
 
 
 def inside(arguments):
@@ -47,7 +55,7 @@ def run(*command, **more):
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", **more)
 
 
-def place_all(work, program):
+def place_all(work, program, pool):
     """The constrained path with our commands first, and stand-ins for what only a kernel module has."""
     for folder in ("etc", "suite"):
         for part in ("upper", "work"):
@@ -58,7 +66,7 @@ def place_all(work, program):
     subprocess.run(["mount", "-t", "tmpfs", "zts", "/sys/module"], check=True)
     parameters = Path("/sys/module/zfs/parameters")
     parameters.mkdir(parents=True)
-    for name, value in TUNABLES.items():
+    for name, value in tunables().items():
         (parameters / name).write_text(f"{value}\n")
     spl = work / "spl"
     (spl / "kstat/zfs").mkdir(parents=True)
@@ -67,6 +75,8 @@ def place_all(work, program):
     for file in run("grep", "-rlI", "/proc/spl", str(SUITE / "zfs-tests")).stdout.split():   # the overlay's copies, gone at the end
         text = Path(file).read_text(errors="surrogateescape").replace("/proc/spl", str(spl))
         Path(file).write_text(text, errors="surrogateescape")
+    names = SUITE / "zfs-tests/include/default.cfg"
+    names.write_text(names.read_text().replace("=testpool", f"={pool}"))
     path = work / "bin"
     path.mkdir()
     lists = run("bash", "-c", f". {SUITE}/zfs-tests/include/commands.cfg; echo $SYSTEM_FILES_COMMON $SYSTEM_FILES_LINUX $ZFS_FILES $ZFSTEST_FILES").stdout.split()
@@ -91,7 +101,10 @@ def place_all(work, program):
     (path / "mount.zfs").symlink_to(program)
     for name in HARMLESS:
         shim(name, "exit 0")
-    shim("zdb", f'{path}/zpool sync >/dev/null 2>&1; case "$*" in *-e*|*-l*) exec /sbin/zdb "$@";; *) exec /sbin/zdb -e -p {work}/files -p /dev "$@";; esac')
+    shim("zinject", f'exec {sys.executable} {Path(__file__).resolve().parent}/zts_zinject.py {path}/zpool {work}/zinject.json "$@"')
+    shim("zdb", f'{path}/zpool sync >/dev/null 2>&1; case "$*" in *-e*|*-l*) exec /sbin/zdb "$@";; esac\n'
+         f"folders=$({path}/zpool status 2>/dev/null | sed -n 's|^[[:space:]]*\\(/[^ ]*\\)/[^/ ]* .*|-p \\1|p' | sort -u)\n"
+         f'exec /sbin/zdb -e $folders -p {work}/files -p /dev "$@"')
     return path
 
 
@@ -178,7 +191,7 @@ class Runner:
             folder.mkdir(mode=0o777, exist_ok=True)
         self.files.chmod(0o1777)
         for name in os.listdir("/"):
-            if re.match(r"test(pool|ctr|fs)|zonepool|poolname50|newpool|mnt_|testdir", name) and not os.path.ismount("/" + name):
+            if re.match(re.escape(self.options.n) + r"|test(ctr|fs)|zonepool|poolname50|newpool|mnt_|testdir", name) and not os.path.ismount("/" + name):
                 remove_tree("/" + name)
 
     def one(self, group, script, user, limit, log):
@@ -275,6 +288,7 @@ def main():
     parser.add_argument("-t", type=float, default=90)
     parser.add_argument("-b", type=float, default=600)
     parser.add_argument("-f", action="store_true")
+    parser.add_argument("-n", default="testpool")
     options = parser.parse_args()
     options.program = str(Path(options.program).resolve())
     inside([str(Path(sys.argv[0]).resolve()), *sys.argv[1:]])
@@ -285,7 +299,7 @@ def main():
     runner, total = None, dict.fromkeys(("PASS", "FAIL", "SKIP"), 0)
     try:
         all_groups = suite_tests()
-        path = place_all(work, options.program)
+        path = place_all(work, options.program, options.n)
         runner = Runner(options, work, path)
         for wanted in options.groups:
             if wanted in all_groups:

@@ -80,8 +80,9 @@ pub use permission::{
 pub use policy::{GetPolicyStatus, PolicyRun, PolicyStatus, RunPolicies};
 pub use pool::{
     ClearPool, CreatePool, DestroyPool, ExportPool, FindEncryptionRoots, FindImportablePools,
-    GetPoolHistory, GetPoolProperties, GetRewindProgress, ImportPools, ImportResult,
-    ImportablePool, ListPools, PoolReport, ScrubPool, SetPoolProperty, StopRewindProbe, SyncPools,
+    GetPoolHistory, GetPoolProperties, GetRewindProgress, GetVdevProperties, ImportPools,
+    ImportResult, ImportablePool, ListPools, PoolReport, ScrubPool, SetPoolProperty,
+    SetVdevProperty, StopRewindProbe, SyncPools,
 };
 pub use replica::{
     CopyStatus, GetReplicaStatus, ReplicaStatus, Replicate, ReplicatedDataset, RunReplicas,

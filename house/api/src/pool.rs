@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use engine::EncryptionRoot;
 use engine::inspect::Facts;
-use engine::pool::{PoolProperty, PoolStatus, Rewind, RewindProgress, RewindTarget};
+use engine::pool::{
+    PoolProperty, PoolStatus, Rewind, RewindProgress, RewindTarget, VdevProperties,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -348,6 +350,50 @@ impl Call for GetPoolProperties {
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/pool-properties";
     const CHANGES: bool = false;
+}
+
+/// Lists the properties of vdevs of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GetVdevProperties {
+    /// The pool.
+    pub name: String,
+    /// The vdevs: paths, guids, names such as "raidz2-0", "root", or "all-vdevs".
+    pub vdevs: Vec<String>,
+}
+
+impl Call for GetVdevProperties {
+    type Answer = Vec<VdevProperties>;
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/pools/{name}/vdev-properties";
+    const CHANGES: bool = false;
+}
+
+/// Sets a property of a vdev.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SetVdevProperty {
+    /// The pool.
+    pub name: String,
+    /// The vdev: a path, a guid, a name such as "raidz2-0", or "root".
+    pub vdev: String,
+    /// The property: "comment", or one of a user's own.
+    pub property: String,
+    /// Its new value; an empty one removes it.
+    pub value: String,
+}
+
+impl Call for SetVdevProperty {
+    type Answer = ();
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/pools/{name}/vdev-properties/{property}";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("set property for '{}' of '{}'", self.vdev, self.name)
+    }
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        vec![self.name.clone()]
+    }
 }
 
 /// Sets a property of a pool.

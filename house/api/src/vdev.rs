@@ -50,15 +50,25 @@ pub enum VdevRole {
 
 /// Adds top-level vdevs, cache devices and spares to a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub struct AddDevices {
     /// The pool.
     pub name: String,
     /// Layout, role and paths of each vdev.
     #[schema(value_type = Vec<(VdevLayout, VdevRole, Vec<String>)>)]
     pub vdevs: Vec<(VdevLayout, VdevRole, Vec<PathBuf>)>,
-    /// Also devices that hold data, and vdevs with another redundancy than those of the pool.
+    /// All of the next three.
     #[serde(default)]
     pub force: bool,
+    /// Also devices that hold data.
+    #[serde(default)]
+    pub allow_in_use: bool,
+    /// Also vdevs with another redundancy than those of the pool.
+    #[serde(default)]
+    pub allow_replication_mismatch: bool,
+    /// Also vdevs with another sector size than those of the pool.
+    #[serde(default)]
+    pub allow_ashift_mismatch: bool,
     /// log2 of the sector size; none: that of the pool.
     #[serde(default)]
     pub ashift: Option<u64>,

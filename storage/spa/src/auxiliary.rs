@@ -22,10 +22,10 @@ use ondisk::nvlist::{Nvlist, Value};
 use units::{Ashift, Guid};
 
 use crate::active::{Environment, write_packed_nvlist};
-use crate::commit::encode_label;
+use crate::commit::{encode_label, removed_label};
 use crate::create::INITIAL_TXG;
 use crate::vdev_layout::DeviceSpec;
-use crate::{Error, PoolDirectory};
+use crate::{Error, LabelCopy, PoolDirectory};
 
 /// The role of a drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -253,18 +253,34 @@ pub fn is_labeled_as(device: &Arc<dyn Device>, guid: Guid) -> bool {
     })
 }
 
-/// Clears the labels of a device.
-pub fn clear_labels(device: &dyn Device) -> Result<(), Error> {
-    label::offsets(device.size()).try_for_each(|start| clear_area(device, start))?;
-    device.flush().map_err(|error| Error::Auxiliary { why: error.to_string() })
-}
-
-/// Clears the labels of a spare or cache device, and the header of a cache device.
-pub fn clear_auxiliary(device: &dyn Device) -> Result<(), Error> {
+/// Marks the labels of a spare or cache device that left its pool, and clears the header of a cache device.
+pub(crate) fn write_removed_labels(device: &dyn Device, guid: Guid) -> Result<(), Error> {
     if device.size() > l2arc::HEADER_OFFSET + label::SIZE {
         clear_area(device, l2arc::HEADER_OFFSET)?;
     }
-    clear_labels(device)
+    let field = config_field(&removed_label(guid)).ok_or(Error::LabelTooLong)?;
+    let failed = |error: device::Error| Error::Auxiliary { why: error.to_string() };
+    for start in label::offsets(device.size()) {
+        device.write_at(start, &encode_label(&field, start)).map_err(failed)?;
+    }
+    device.flush().map_err(failed)
+}
+
+/// Clears those labels of a device that are valid by `copies`, which [`crate::read_labels`] returned. Other bytes at
+/// the places of labels may be data, and stay.
+pub fn clear_labels(device: &dyn Device, copies: &[LabelCopy]) -> Result<(), Error> {
+    let valid = copies.iter().map(|copy| matches!(copy, LabelCopy::Valid(_)));
+    let valid = label::offsets(device.size()).zip(valid).filter(|(_, is_valid)| *is_valid);
+    valid.map(|(start, _)| start).try_for_each(|start| clear_area(device, start))?;
+    device.flush().map_err(|error| Error::Auxiliary { why: error.to_string() })
+}
+
+/// Clears the valid labels of a spare or cache device, and the header of a cache device.
+pub fn clear_auxiliary(device: &dyn Device, copies: &[LabelCopy]) -> Result<(), Error> {
+    if device.size() > l2arc::HEADER_OFFSET + label::SIZE {
+        clear_area(device, l2arc::HEADER_OFFSET)?;
+    }
+    clear_labels(device, copies)
 }
 
 fn clear_area(device: &dyn Device, start: u64) -> Result<(), Error> {

@@ -42,11 +42,12 @@ pub fn scan_devices(devices: &[Arc<dyn Device>]) -> (Vec<Candidate>, Vec<Labeled
     for device in devices {
         let (Some(labelled), _) = labels::read(device) else { continue };
         let state = labelled.config.pool.state;
-        match labelled.config.pool.pool_guid {
-            Some(guid) if !matches!(state, PoolState::Spare | PoolState::Cache) => {
-                pools.entry(guid).or_default().push(labelled);
-            }
-            _ => others.push(labelled),
+        match (state, labelled.config.pool.pool_guid) {
+            (PoolState::Spare | PoolState::Cache, _) => others.push(labelled),
+            (_, Some(guid)) => pools.entry(guid).or_default().push(labelled),
+            // a device that left its pool
+            (PoolState::Destroyed, None) => (),
+            (_, None) => others.push(labelled),
         }
     }
     let candidate = |(guid, devices)| {

@@ -8,7 +8,7 @@
 //! Learnt from: the root datasets' figures of all fixtures. Proved by: `usable_space`.
 
 use dmu::Objset;
-use ondisk::dedup::{self, CloneTable, Sums};
+use ondisk::dedup::{self, CloneTable, Sums, TableName};
 use ondisk::dsl::Bpobj;
 use ondisk::label::{Bias, VdevConfig, VdevKind};
 use ondisk::spacemap::SpaceMapHeader;
@@ -167,6 +167,34 @@ pub fn dedup_histogram(mos: &Objset, tree: &VdevTree) -> Vec<Sums> {
         }
     }
     all
+}
+
+/// Bytes on the drives of the deduplication tables and their logs. A table that cannot be read counts as empty.
+pub fn dedup_table_bytes(mos: &Objset) -> u64 {
+    let Ok(directory) = PoolDirectory::open(mos.clone()) else { return 0 };
+    let bytes_of = |id| mos.object(ObjectId::new(id)).map_or(0, |object| object.dnode().used_bytes);
+    let mut bytes = 0;
+    for entry in directory.zap().entries().flatten() {
+        let name = String::from_utf8_lossy(&entry.name);
+        match (TableName::parse(&name), entry.value.u64()) {
+            (Some(TableName::Table(..)), Some(id)) => bytes += bytes_of(id),
+            (Some(TableName::Directory(_)), Some(id)) => {
+                let object = mos.object(ObjectId::new(id)).ok();
+                let Some(Ok(tables)) = object.map(zap::Zap::open) else { continue };
+                let ids = tables.entries().flatten().filter_map(|entry| {
+                    let name = String::from_utf8_lossy(&entry.name).into_owned();
+                    let is_table = matches!(
+                        TableName::parse(&name),
+                        Some(TableName::Table(..) | TableName::Log(..))
+                    );
+                    entry.value.u64().filter(|_| is_table)
+                });
+                bytes += ids.map(bytes_of).sum::<u64>();
+            }
+            _ => (),
+        }
+    }
+    bytes
 }
 
 /// Bytes that cloned blocks save, by the heads of their tables.

@@ -17,7 +17,8 @@
 use std::sync::Arc;
 
 use ondisk::Checksum;
-use ondisk::label::{self, LabelConfig, PoolConfig, VdevConfig, VdevKind, config_field};
+use ondisk::label::{self, LabelConfig, PoolConfig, PoolState, VdevConfig, VdevKind, config_field};
+use ondisk::nvlist::{Nvlist, Value};
 use ondisk::uberblock::Uberblock;
 use transform::checksum::embedded;
 use units::{Guid, MinusOrZero, Txg};
@@ -184,6 +185,27 @@ pub(crate) fn clear_leaf_labels(leaf: &Leaf) -> Result<(), DeviceError> {
     label_offsets(leaf, 0..label::COPIES)
         .try_for_each(|start| leaf.write(start, &empty_label(start)))
         .and_then(|()| leaf.flush())
+}
+
+/// Marks the labels of a leaf that left its pool: state destroyed, and no pool. `zpool labelclear` finds a label
+/// to clear, as on a device that OpenZFS removed, and no import finds a pool.
+pub(crate) fn write_removed_labels(leaf: &Leaf) -> Result<(), DeviceError> {
+    let Some(field) = config_field(&removed_label(leaf.guid())) else {
+        return clear_leaf_labels(leaf);
+    };
+    label_offsets(leaf, 0..label::COPIES)
+        .try_for_each(|start| leaf.write(start, &encode_label(&field, start)))
+        .and_then(|()| leaf.flush())
+}
+
+/// The label of a device that left its pool.
+pub(crate) fn removed_label(device: Guid) -> Nvlist {
+    let mut list = Nvlist::new();
+    list.push("version", Value::U64(crate::create::POOL_VERSION));
+    list.push("state", Value::U64(PoolState::Destroyed.number()));
+    list.push("txg", Value::U64(0));
+    list.push("guid", Value::U64(device.get()));
+    list
 }
 
 /// A label that begins at `start`, without any past.

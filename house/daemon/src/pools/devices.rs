@@ -21,8 +21,15 @@ impl Pools {
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
         let new: Vec<NewVdev> = call.vdevs.iter().map(to_new_vdev).collect();
-        let AddDevices { force, ashift, dry_run, .. } = *call;
-        let options = AddOptions { force, ashift, dry_run };
+        let dry_run = call.dry_run;
+        let options = AddOptions {
+            force: call.force,
+            allow_in_use: call.allow_in_use,
+            allow_replication_mismatch: call.allow_replication_mismatch,
+            allow_ashift_mismatch: call.allow_ashift_mismatch,
+            ashift: call.ashift,
+            dry_run,
+        };
         pool.handle.add_vdevs(&new, options).map_err(|why| self.in_use_error(why))?;
         if dry_run {
             return Ok(());

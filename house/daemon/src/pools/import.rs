@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use api::{
     CreatePool, Event, ImportPools, ImportResult, ImportablePool, JobProgress, Mounting,
-    PoolReport, Reply,
+    PoolReport, Reply, SetVdevProperty,
 };
 use engine::EncryptionRoot;
 use engine::inspect::Facts;
 use engine::pool::{
     CreateOptions, ImportOptions, NewPool, Pool, PoolProperty, Rewind, RewindProbe, RewindProgress,
+    VdevProperties,
 };
 use engine::summary::PoolSummary;
 use parking_lot::Mutex;
@@ -54,6 +55,20 @@ impl Pools {
         let pool = self.pool(name)?;
         let _changing = pool.dataset_lock.lock();
         Ok(pool.handle.set_pool_property(property, value)?)
+    }
+
+    pub(crate) fn vdev_properties(
+        &self,
+        name: &str,
+        vdevs: &[String],
+    ) -> Result<Vec<VdevProperties>> {
+        Ok(self.pool(name)?.handle.vdev_properties(vdevs)?)
+    }
+
+    pub(crate) fn set_vdev_property(&self, call: &SetVdevProperty) -> Result<()> {
+        let pool = self.writable_pool(&call.name)?;
+        let _changing = pool.dataset_lock.lock();
+        Ok(pool.handle.set_vdev_property(&call.vdev, &call.property, &call.value)?)
     }
 
     pub(crate) fn pool_reports(&self, names: &[String]) -> Result<Vec<PoolReport>> {
@@ -445,7 +460,7 @@ impl Pools {
         drive: Option<&str>,
     ) -> Result<Vec<String>> {
         let _importing = self.lock_imports()?;
-        let pool = self.pool(name)?;
+        let pool = self.writable_pool(name)?;
         let ended = match pool.handle.clear_errors(drive) {
             Ok(()) => {
                 self.log.write_line(&format!("pool '{name}' is cleared"));

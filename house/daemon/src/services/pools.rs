@@ -5,9 +5,9 @@ use std::sync::Arc;
 use api::{
     AddDevices, AttachDevice, CancelRemoval, ClearLabels, ClearPool, CreatePool, DestroyPool,
     DetachDevice, ExportPool, FindEncryptionRoots, FindImportablePools, GetPoolHistory,
-    GetPoolProperties, GetRewindProgress, ImportPools, ListPools, OfflineDevice, OnlineDevice,
-    RemoveDevices, ReopenPools, ReplaceDevice, Reply, ScrubPool, SetPoolProperty, SplitPool,
-    StopRewindProbe, SyncPools,
+    GetPoolProperties, GetRewindProgress, GetVdevProperties, ImportPools, ListPools, OfflineDevice,
+    OnlineDevice, RemoveDevices, ReopenPools, ReplaceDevice, Reply, ScrubPool, SetPoolProperty,
+    SetVdevProperty, SplitPool, StopRewindProbe, SyncPools,
 };
 
 use super::Service;
@@ -49,6 +49,14 @@ impl PoolService {
         });
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &ExportPool, _| pools.export_pool(&call.name, call.force));
+    }
+
+    fn add_vdev_properties(&self, router: &mut Router) {
+        let pools = Arc::clone(&self.pools);
+        router
+            .add(move |call: &GetVdevProperties, _| pools.vdev_properties(&call.name, &call.vdevs));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &SetVdevProperty, _| pools.set_vdev_property(call));
     }
 
     fn add_devices(&self, router: &mut Router) {
@@ -107,6 +115,7 @@ impl Service for PoolService {
         router.add(move |call: &SetPoolProperty, _| {
             pools.set_pool_property(&call.name, &call.property, &call.value)
         });
+        self.add_vdev_properties(router);
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &SyncPools, _| pools.sync_pools(&call.names));
         let pools = Arc::clone(&self.pools);

@@ -113,14 +113,38 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<Advice> {
     if let (Some(slow), true) = (pool.slow_drives.first(), is_healthy(pool)) {
         return Some(Advice::new(describe_slow_drive(slow), SLOW_ACTION));
     }
-    (!is_healthy(pool)).then(|| {
-        let what = "One or more devices has experienced an unrecoverable error.  An\n\
-                    \tattempt was made to correct the error.  Applications are unaffected.";
-        let action = "Determine if the device needs to be replaced, and clear the errors\n\
-                      \tusing 'zpool clear' or replace the device with 'zpool replace'.";
-        Advice::with_id(what, action, "ZFS-8000-9P")
+    if is_healthy(pool) {
+        return upgrade_advice(pool);
+    }
+    let what = "One or more devices has experienced an unrecoverable error.  An\n\
+                \tattempt was made to correct the error.  Applications are unaffected.";
+    let action = "Determine if the device needs to be replaced, and clear the errors\n\
+                  \tusing 'zpool clear' or replace the device with 'zpool replace'.";
+    Some(Advice::with_id(what, action, "ZFS-8000-9P"))
+}
+
+/// The lines about a healthy pool that an upgrade would change.
+fn upgrade_advice(pool: &PoolStatus) -> Option<Advice> {
+    if pool.version > 0 && pool.version < FEATURES_VERSION {
+        let what = "The pool is formatted using a legacy on-disk format.  The pool can\n\
+                    \tstill be used, but some features are unavailable.";
+        let action = "Upgrade the pool using 'zpool upgrade'.  Once this is done, the\n\
+                      \tpool will no longer be accessible on software that does not support\n\
+                      \tfeature flags.";
+        return Some(Advice::new(what, action));
+    }
+    pool.has_disabled_features.then(|| {
+        let what = "Some supported and requested features are not enabled on the pool.\n\
+                    \tThe pool can still be used, but some features are unavailable.";
+        let action = "Enable all features using 'zpool upgrade'. Once this is done,\n\
+                      \tthe pool may no longer be accessible by software that does not support\n\
+                      \tthe features. See zpool-features(7) for details.";
+        Advice::new(what, action)
     })
 }
+
+/// The first version that counts features.
+const FEATURES_VERSION: u64 = 5000;
 
 /// The action for a drive that is far slower than its siblings.
 const SLOW_ACTION: &str = "See 'zpool iostat -vl' and 'poolhouse drives'; check its cable and port, or\n\

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::{list, vdevs};
+use super::{layout, list, vdevs};
 use crate::daemon::DaemonArgs;
 use crate::keys;
 use crate::outcome::{CommandResult, Failure, Outcome};
@@ -64,11 +64,7 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
     let new = build_request(args, vdevs)?;
     if args.dry_run {
         asking.request(&new)?;
-        write!(
-            std::io::stdout(),
-            "{}",
-            vdevs::format_vdevs(&args.pool, &new.vdevs, "would create")
-        )?;
+        write!(std::io::stdout(), "{}", layout::format_new(&args.pool, &new.vdevs))?;
         return Ok(Outcome::Complete);
     }
     let secret = keys::read_new_key(

@@ -3,10 +3,12 @@
 use std::io::Write;
 
 use api::{AddDevices, CancelRemoval, ClearLabels, RemoveDevices, ReopenPools};
+use engine::pool::VdevStatus;
 use units::human_bytes;
 
-use super::vdevs;
+use super::repeat::vdev_name;
 use super::wait::{Activity, wait_until_idle};
+use super::{layout, query_reports, vdevs};
 use crate::daemon::DaemonArgs;
 use crate::outcome::{CommandResult, Outcome};
 use crate::print;
@@ -25,10 +27,29 @@ Examples:
   poolhouse zpool add -n tank mirror sdg sdh      check it, and show the layout
   poolhouse zpool add tank log mirror nvme0n1 nvme1n1 spare sdi"
 )]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct AddArgs {
-    /// Use drives with data, and vdevs with another redundancy than those of the pool
+    /// Use drives with data, and vdevs with another redundancy or sector size than those of the pool
     #[arg(short = 'f')]
     force: bool,
+    /// Use drives with data
+    #[arg(long)]
+    allow_in_use: bool,
+    /// Add vdevs with another redundancy than those of the pool
+    #[arg(long)]
+    allow_replication_mismatch: bool,
+    /// Add vdevs with another sector size than those of the pool
+    #[arg(long)]
+    allow_ashift_mismatch: bool,
+    /// With -n, show the guids of drives
+    #[arg(short = 'g')]
+    guids: bool,
+    /// With -n, show drives without symbolic links
+    #[arg(short = 'L')]
+    links: bool,
+    /// With -n, show whole paths, as is done without it
+    #[arg(short = 'P')]
+    _paths: bool,
     /// Only check it, and show the layout
     #[arg(short = 'n')]
     dry_run: bool,
@@ -126,12 +147,23 @@ impl LabelclearArgs {
 impl AddArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let vdevs = vdevs::parse_vdevs(&self.vdevs)?;
-        let layout = vdevs::format_vdevs(&self.pool, &vdevs, "would add vdevs to");
-        let (name, force) = (self.pool.clone(), self.force);
-        let (ashift, dry_run) = (self.ashift, self.dry_run);
-        let outcome = asking.execute(&AddDevices { name, vdevs, force, ashift, dry_run })?;
-        if dry_run {
-            write!(std::io::stdout(), "{layout}")?;
+        let call = AddDevices {
+            name: self.pool.clone(),
+            vdevs,
+            force: self.force,
+            allow_in_use: self.allow_in_use,
+            allow_replication_mismatch: self.allow_replication_mismatch,
+            allow_ashift_mismatch: self.allow_ashift_mismatch,
+            ashift: self.ashift,
+            dry_run: self.dry_run,
+        };
+        let outcome = asking.execute(&call)?;
+        if self.dry_run {
+            for pool in query_reports(asking, std::slice::from_ref(&self.pool))? {
+                let name = |vdev: &VdevStatus| vdev_name(vdev, self.guids, self.links);
+                let text = layout::format_added(&pool.status, &call.vdevs, &name);
+                write!(std::io::stdout(), "{text}")?;
+            }
         }
         Ok(outcome)
     }

@@ -212,7 +212,11 @@ fn query_properties(
 pub(super) fn format_property(property: &PoolProperty, parsable: bool) -> String {
     let size = property.value.parse().ok().filter(|_| !parsable);
     match (property.name.as_str(), size) {
-        ("freeing" | "leaked" | "bcloneused" | "bclonesaved", Some(size)) => human_bytes(size),
+        (
+            "freeing" | "leaked" | "bcloneused" | "bclonesaved" | "dedup_table_size"
+            | "dedup_table_quota",
+            Some(size),
+        ) => human_bytes(size),
         ("bcloneratio", _) if !parsable => format!("{}x", property.value),
         _ => property.value.clone(),
     }

@@ -9,6 +9,7 @@ mod expansion;
 mod history;
 mod import;
 mod iostat;
+mod layout;
 mod list;
 mod pool_columns;
 mod properties;
@@ -22,6 +23,7 @@ mod split;
 mod status;
 mod sweep;
 mod upgrade;
+mod vdev_properties;
 mod vdevs;
 mod wait;
 

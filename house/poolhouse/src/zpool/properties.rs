@@ -2,13 +2,15 @@
 
 use std::io;
 
-use api::{GetPoolProperties, PoolReport, SetPoolProperty};
+use api::{
+    GetPoolProperties, GetVdevProperties, ListPools, PoolReport, SetPoolProperty, SetVdevProperty,
+};
 use engine::pool::PoolProperty;
 use serde_json::Value;
 
 use super::pool_columns::property_rank;
 use super::report_json::pool_head;
-use super::{list, query_reports};
+use super::{list, query_reports, vdev_properties};
 use crate::daemon::DaemonArgs;
 use crate::json::{self, JsonArgs, NumberStyle};
 use crate::outcome::{CommandResult, Failure, Outcome};
@@ -35,7 +37,9 @@ const STATUS_PROPERTIES: [&str; 10] = [
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   poolhouse zpool get all tank
-  poolhouse zpool get -Hp -o value size,free tank")]
+  poolhouse zpool get -Hp -o value size,free tank
+  poolhouse zpool get all tank all-vdevs           of its vdevs
+  poolhouse zpool get comment tank raidz2-0 root   of a vdev, and of the root vdev")]
 pub(super) struct GetArgs {
     /// No head, columns separated by tabs
     #[arg(short = 'H')]
@@ -51,8 +55,8 @@ pub(super) struct GetArgs {
     /// Properties with commas between them, or `all`
     #[arg(value_name = "PROPERTY,...")]
     properties: String,
-    /// Pools; none: all
-    #[arg(value_name = "POOL")]
+    /// Pools (none: all), or a pool and its vdevs
+    #[arg(value_name = "POOL|POOL VDEV")]
     pools: Vec<String>,
 }
 
@@ -64,7 +68,8 @@ pub(super) struct GetArgs {
 Examples:
   poolhouse zpool set failmode=continue tank
   poolhouse zpool set comment='the box in the cellar' tank
-  poolhouse zpool set org.example:owner=anna tank        a property of your own; an empty value removes it"
+  poolhouse zpool set org.example:owner=anna tank        a property of your own; an empty value removes it
+  poolhouse zpool set comment='bay 4' tank raidz2-0      of a vdev: its comment, or a property of your own"
 )]
 pub(super) struct SetArgs {
     /// The property and its value
@@ -72,6 +77,8 @@ pub(super) struct SetArgs {
     property: (String, String),
     /// The pool
     pool: String,
+    /// The vdev: a drive, a name such as raidz2-0, or root
+    vdev: Option<String>,
 }
 
 /// A user property that is not set.
@@ -80,8 +87,8 @@ fn unset_user_property(name: &str) -> PoolProperty {
     PoolProperty { name: name.to_owned(), value, source }
 }
 
-/// A pool and its properties.
-struct PoolProperties {
+/// A pool or vdev and its properties.
+struct NamedProperties {
     name: String,
     properties: Vec<PoolProperty>,
 }
@@ -89,6 +96,13 @@ struct PoolProperties {
 impl SetArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let (property, value) = &self.property;
+        if let Some(vdev) = &self.vdev {
+            let (name, property, value) = (self.pool.clone(), property.clone(), value.clone());
+            let call =
+                SetVdevProperty { name, vdev: vdev_properties::resolve(vdev), property, value };
+            let subject = || format!("cannot set property for '{vdev}'");
+            return asking.execute(&call).map_err(|why| why.with_subject(subject));
+        }
         let (property, value) = (list::full_name(property).to_owned(), value.clone());
         let done = asking.execute(&SetPoolProperty { name: self.pool.clone(), property, value });
         done.map_err(|why| why.with_subject(|| format!("cannot set property for '{}'", self.pool)))
@@ -98,6 +112,9 @@ impl SetArgs {
 impl GetArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let columns = self.resolve_columns()?;
+        if let Some((pool, vdevs)) = self.split_vdevs(asking)? {
+            return self.run_for_vdevs(asking, pool, vdevs, &columns);
+        }
         let kept: Vec<(String, Vec<PoolProperty>)> =
             asking.request(&GetPoolProperties { names: self.pools.clone() })?;
         let reports = query_reports(asking, &self.pools)?;
@@ -109,11 +126,53 @@ impl GetArgs {
         if asking.json {
             return self.print_json(&reports, &rows);
         }
+        self.print_rows(&rows, &columns)
+    }
+
+    /// A pool and its vdevs, if the words behind the first one are not pools.
+    fn split_vdevs(&self, asking: &DaemonArgs) -> Result<Option<(&str, &[String])>, Failure> {
+        let [pool, vdevs @ ..] = &self.pools[..] else { return Ok(None) };
+        if vdevs.is_empty() {
+            return Ok(None);
+        }
+        let known = asking.request(&ListPools { names: Vec::new() })?;
+        let is_pool = |word: &String| known.iter().any(|report| report.status.name == *word);
+        Ok((is_pool(pool) && !vdevs.iter().any(is_pool)).then_some((pool, vdevs)))
+    }
+
+    fn run_for_vdevs(
+        &self,
+        asking: &DaemonArgs,
+        pool: &str,
+        vdevs: &[String],
+        columns: &[&str],
+    ) -> CommandResult {
+        let vdevs = vdevs.iter().map(|word| vdev_properties::resolve(word)).collect();
+        let found = asking.request(&GetVdevProperties { name: pool.to_owned(), vdevs })?;
+        let mut rows = Vec::new();
+        for vdev in found {
+            let all = vdev.properties.into_iter();
+            let all: Vec<_> = all.map(|it| vdev_properties::format(it, self.is_exact())).collect();
+            rows.push(self.select_from(vdev.vdev, all)?);
+        }
+        if asking.json {
+            let style = NumberStyle { integers: self.json.integers, exact: self.parsable };
+            let vdevs = rows.iter().map(|row| {
+                let facts = vec![("properties".to_owned(), property_facts(row, style))];
+                (row.name.clone(), Value::Object(facts.into_iter().collect()))
+            });
+            json::print("zpool get", "vdevs", vdevs.collect())?;
+            return Ok(Outcome::Complete);
+        }
+        self.print_rows(&rows, columns)
+    }
+
+    fn print_rows(&self, rows: &[NamedProperties], columns: &[&str]) -> CommandResult {
         let mut table = Table::new(vec![Align::Left; columns.len()]);
         if !self.scripted {
             table.add_row(columns.iter().map(|column| column.to_uppercase()));
         }
-        for row in &rows {
+        for row in rows {
             for property in &row.properties {
                 table.add_row(columns.iter().map(|column| match *column {
                     "name" => row.name.clone(),
@@ -132,16 +191,12 @@ impl GetArgs {
         Ok(Outcome::Complete)
     }
 
-    fn print_json(&self, reports: &[PoolReport], rows: &[PoolProperties]) -> CommandResult {
+    fn print_json(&self, reports: &[PoolReport], rows: &[NamedProperties]) -> CommandResult {
         let style = NumberStyle { integers: self.json.integers, exact: self.parsable };
         let pools = reports.iter().zip(rows).map(|(report, row)| {
-            let properties = row.properties.iter().map(|property| {
-                let value = style.value(property.value.clone());
-                (property.name.clone(), json::property(&value, &property.source))
-            });
             let mut facts = pool_head(&report.status, style);
             facts.shift_insert(1, "type".to_owned(), "POOL".into());
-            facts.insert("properties".to_owned(), Value::Object(properties.collect()));
+            facts.insert("properties".to_owned(), property_facts(row, style));
             (row.name.clone(), Value::Object(facts))
         });
         json::print("zpool get", "pools", pools.collect())?;
@@ -166,11 +221,19 @@ impl GetArgs {
         &self,
         report: &PoolReport,
         own: &[PoolProperty],
-    ) -> Result<PoolProperties, Failure> {
+    ) -> Result<NamedProperties, Failure> {
         let all = all_properties(report, own, self.is_exact());
-        let name = report.status.name.clone();
+        self.select_from(report.status.name.clone(), all)
+    }
+
+    /// Those properties of a pool or vdev that the command names.
+    fn select_from(
+        &self,
+        name: String,
+        all: Vec<PoolProperty>,
+    ) -> Result<NamedProperties, Failure> {
         if self.properties.split(',').any(|name| name == "all") {
-            return Ok(PoolProperties { name, properties: all });
+            return Ok(NamedProperties { name, properties: all });
         }
         let mut properties = Vec::new();
         for asked in self.properties.split(',') {
@@ -186,13 +249,21 @@ impl GetArgs {
             };
             properties.push(found);
         }
-        Ok(PoolProperties { name, properties })
+        Ok(NamedProperties { name, properties })
     }
 
     /// Whether sizes are exact.
     fn is_exact(&self) -> bool {
         self.parsable || self.json.integers
     }
+}
+
+fn property_facts(row: &NamedProperties, style: NumberStyle) -> Value {
+    let facts = row.properties.iter().map(|property| {
+        let value = style.value(property.value.clone());
+        (property.name.clone(), json::property(&value, &property.source))
+    });
+    Value::Object(facts.collect())
 }
 
 /// All properties of a pool in the order of zpool(8): those that it stores, and its figures.

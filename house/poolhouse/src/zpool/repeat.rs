@@ -74,13 +74,18 @@ impl RepeatArgs {
 
     /// The name of a vdev.
     pub(super) fn vdev_name(&self, vdev: &VdevStatus) -> String {
-        if self.guids {
-            return vdev.guid.to_string();
-        }
-        let target = Some(&vdev.name).filter(|name| self.links && name.starts_with('/'));
-        let target = target.and_then(|path| std::fs::canonicalize(path).ok());
-        target.map_or_else(|| vdev.name.clone(), |path| path.display().to_string())
+        vdev_name(vdev, self.guids, self.links)
     }
+}
+
+/// The name of a vdev: its guid, its path without symbolic links, or its name in `zpool status`.
+pub(super) fn vdev_name(vdev: &VdevStatus, guids: bool, links: bool) -> String {
+    if guids {
+        return vdev.guid.to_string();
+    }
+    let target = Some(&vdev.name).filter(|name| links && name.starts_with('/'));
+    let target = target.and_then(|path| std::fs::canonicalize(path).ok());
+    target.map_or_else(|| vdev.name.clone(), |path| path.display().to_string())
 }
 
 /// Prints the time for `-T`: u as seconds since 1970, anything else as a date.

@@ -4,7 +4,7 @@ use api::SweepDrives;
 use engine::pool::{ActivityCommand, ActivityKind};
 
 use super::vdevs;
-use super::wait::{Activity, wait_until_idle};
+use super::wait::{Activity, wait_until_drives_idle};
 use crate::daemon::DaemonArgs;
 use crate::outcome::{CommandResult, Failure, Outcome};
 
@@ -115,12 +115,13 @@ fn sweep(
     (kind, command, rate): (ActivityKind, ActivityCommand, u64),
     wait: bool,
 ) -> CommandResult {
-    let devices = drives.iter().map(|drive| vdevs::resolve_drive(drive)).collect();
-    asking.execute(&SweepDrives { name: pool.to_owned(), devices, kind, command, rate })?;
+    let devices: Vec<_> = drives.iter().map(|drive| vdevs::resolve_drive(drive)).collect();
+    let name = pool.to_owned();
+    asking.execute(&SweepDrives { name, devices: devices.clone(), kind, command, rate })?;
     if wait {
         let activity =
             if kind == ActivityKind::Trim { Activity::Trim } else { Activity::Initialize };
-        wait_until_idle(asking, pool, &[activity])?;
+        wait_until_drives_idle(asking, pool, activity, &devices)?;
     }
     Ok(Outcome::Complete)
 }

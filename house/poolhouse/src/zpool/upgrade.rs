@@ -226,7 +226,7 @@ fn print_versions(out: &mut dyn Write) -> io::Result<Outcome> {
         "-".repeat(56)
     )?;
     for (number, about) in (1..).zip(LEGACY_VERSIONS) {
-        writeln!(out, "{number:2}   {about}")?;
+        writeln!(out, " {number:<2}  {about}")?;
     }
     writeln!(
         out,

@@ -6,7 +6,7 @@ use api::{VdevLayout, VdevRole};
 
 use crate::outcome::Failure;
 
-mod draid;
+pub(super) mod draid;
 
 /// A top-level vdev.
 pub(super) type VdevSpec = (VdevLayout, VdevRole, Vec<PathBuf>);
@@ -133,50 +133,11 @@ pub(super) fn resolve_path(word: &str) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The layout as `-n` shows it.
-pub(super) fn format_vdevs(pool: &str, vdevs: &[VdevSpec], verb: &str) -> String {
-    let mut text = format!("{verb} '{pool}' with the following layout:\n\n\t{pool}\n");
-    let mut last = VdevRole::Data;
-    for (group, role, drives) in vdevs {
-        if *role != last {
-            let word = match role {
-                VdevRole::Data => pool,
-                VdevRole::Log => "logs",
-                VdevRole::Special => "special",
-                VdevRole::Dedup => "dedup",
-                VdevRole::Spare => "spares",
-                VdevRole::Cache => "cache",
-            };
-            text += &format!("\t{word}\n");
-            last = *role;
-        }
-        let depth = match group {
-            VdevLayout::Single => "  ",
-            VdevLayout::Mirror => {
-                text += "\t  mirror\n";
-                "    "
-            }
-            VdevLayout::Raidz(parity) => {
-                text += &format!("\t  raidz{parity}\n");
-                "    "
-            }
-            VdevLayout::Draid { .. } => {
-                text += &format!("\t  {}\n", draid::format_layout(*group, drives.len()));
-                "    "
-            }
-        };
-        for drive in drives {
-            text += &format!("\t{depth}{}\n", drive.display());
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use api::{VdevLayout, VdevRole};
 
-    use super::{format_vdevs, parse_vdevs};
+    use super::parse_vdevs;
 
     fn parse(text: &str) -> Result<Vec<super::VdevSpec>, String> {
         let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
@@ -219,15 +180,5 @@ mod tests {
         ] {
             assert!(parse(text).unwrap_err().contains(why), "{text}");
         }
-    }
-
-    #[test]
-    fn the_layout_is_shown() {
-        let vdevs = parse("mirror /a /b log /c").unwrap();
-        let text = format_vdevs("tank", &vdevs, "would create");
-        assert!(
-            text.ends_with("\ttank\n\t  mirror\n\t    /a\n\t    /b\n\tlogs\n\t  /c\n"),
-            "{text}"
-        );
     }
 }

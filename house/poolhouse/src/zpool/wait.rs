@@ -145,13 +145,21 @@ pub(super) struct Args {
     #[arg(short = 'T', value_name = "u|d", value_parser = ["u", "d"])]
     time: Option<String>,
     /// Only these activities
-    #[arg(short = 't', value_name = "ACTIVITY,...", value_delimiter = ',')]
+    #[arg(short = 't', value_name = "ACTIVITY,...", value_delimiter = ',', value_parser = parse_activity)]
     activities: Vec<Activity>,
     /// The pool
     pool: String,
     /// Every how many seconds it is shown how much is left
     #[arg(value_name = "SECONDS")]
     interval: Option<f64>,
+}
+
+/// An activity by its name.
+fn parse_activity(word: &str) -> Result<Activity, String> {
+    <Activity as clap::ValueEnum>::from_str(word, false).map_err(|_| {
+        let names = Activity::ALL.map(|activity| activity.name().to_lowercase());
+        format!("invalid activity '{word}': choose from {}", names.join(", "))
+    })
 }
 
 impl Args {
@@ -222,6 +230,37 @@ fn query_freeing(asking: &DaemonArgs, pool: &str) -> Result<u64, Failure> {
     let own = all.iter().flat_map(|(_, own)| own);
     let mut freeing = own.filter(|property| property.name == "freeing");
     Ok(freeing.next().and_then(|property| property.value.parse().ok()).unwrap_or(0))
+}
+
+/// Waits until the initializing or the trim of these drives, by path or guid, has ended; no drives: of all.
+pub(super) fn wait_until_drives_idle(
+    asking: &DaemonArgs,
+    pool: &str,
+    activity: Activity,
+    drives: &[String],
+) -> Result<(), Failure> {
+    if drives.is_empty() {
+        return wait_until_idle(asking, pool, &[activity]);
+    }
+    let names = [pool.to_owned()];
+    loop {
+        let found = query_reports(asking, &names)?;
+        let vdevs = found.iter().flat_map(|pool| &pool.status.vdevs);
+        if !vdevs.into_iter().any(|vdev| is_drive_active(vdev, activity, drives)) {
+            return Ok(());
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Whether the initializing or the trim runs on one of these drives at or below a vdev.
+fn is_drive_active(vdev: &VdevStatus, activity: Activity, drives: &[String]) -> bool {
+    let of_vdev =
+        if activity == Activity::Trim { vdev.trim.as_ref() } else { vdev.initialize.as_ref() };
+    let is_named =
+        drives.iter().any(|drive| *drive == vdev.name || *drive == vdev.guid.to_string());
+    is_named && of_vdev.is_some_and(|found| found.state == "active")
+        || vdev.children.iter().any(|child| is_drive_active(child, activity, drives))
 }
 
 /// Waits until none of these activities of a pool runs.

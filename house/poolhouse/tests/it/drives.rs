@@ -137,7 +137,9 @@ fn vdevs_are_added_and_logs_removed_by_commands() {
     let why = nas.run_failing(&format!("zpool add -o ashift=13 tank mirror {one} {two}"), 2);
     assert!(why.contains("ashift=12"), "{why}");
     let shown = nas.run_ok(&format!("zpool add -n tank mirror {one} {two} log {log}"));
-    assert!(shown.contains("would add vdevs to 'tank'") && shown.contains("logs"), "{shown}");
+    let title = "would update 'tank' to the following configuration:\n\n\ttank\n\t  mirror-0\n";
+    let new = format!("\t  mirror\n\t    {one}\n\t    {two}\n\tlogs\n\t  {log}\n");
+    assert!(shown.starts_with(title) && shown.ends_with(&new), "{shown}");
     assert!(!nas.run_ok("zpool status tank").contains("mirror-1"));
     nas.run_ok(&format!("zpool add tank mirror {one} {two} log {log}"));
     let text = nas.run_ok("zpool status tank");

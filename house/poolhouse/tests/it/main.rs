@@ -46,6 +46,7 @@ mod syncing;
 mod test_nas;
 mod ups;
 mod users;
+mod vdev_properties;
 mod words;
 mod write_protected;
 mod zfs_syntax;

@@ -23,9 +23,16 @@ use crate::{Error, Result};
 
 /// How vdevs are added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub struct AddOptions {
-    /// Use devices with data, and add vdevs with another redundancy than those of the pool.
+    /// All of the next three.
     pub force: bool,
+    /// Use devices with data.
+    pub allow_in_use: bool,
+    /// Add vdevs with another redundancy than those of the pool.
+    pub allow_replication_mismatch: bool,
+    /// Add vdevs with another sector size than those of the pool.
+    pub allow_ashift_mismatch: bool,
     /// log2 of the sector size; none: that of the pool.
     pub ashift: Option<u64>,
     /// Check only.
@@ -42,7 +49,8 @@ impl Pool {
         check_named_once(new)?;
         let mut opened = Vec::new();
         for vdev in new {
-            let open = |path: &PathBuf| self.open_unused_drive(path, options.force);
+            let in_use = options.force || options.allow_in_use;
+            let open = |path: &PathBuf| self.open_unused_drive(path, in_use);
             opened.push((vdev, vdev.drives.iter().map(open).collect::<Result<Vec<_>>>()?));
         }
         self.add_opened(&opened, options)
@@ -66,7 +74,7 @@ impl Pool {
     }
 
     fn add_opened(&self, opened: &[OpenedVdev<'_>], options: AddOptions) -> Result<()> {
-        if !options.force {
+        if !options.force && !options.allow_replication_mismatch {
             self.check_replication(opened.iter().map(|(vdev, _)| *vdev))?;
             for (vdev, devices) in opened {
                 vdev_mismatch::check_vdev(vdev, devices)?;
@@ -122,7 +130,8 @@ impl Pool {
         let bad = || Error::Usage { what: format!("ashift={shift}: it must be 9 to 16") };
         let ashift = Ashift::new(shift).ok_or_else(bad)?;
         let is_uniform = of_data.iter().all(|other| *other == most);
-        if has_tops && is_uniform && most != shift && !options.force {
+        let is_allowed = options.force || options.allow_ashift_mismatch;
+        if has_tops && is_uniform && most != shift && !is_allowed {
             return Err(mismatch(&format!(
                 "adding devices with different physical sector sizes is not allowed: the pool has vdevs \
                  with ashift={most}, and the new vdev would have ashift={shift}"

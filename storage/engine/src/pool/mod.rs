@@ -70,12 +70,13 @@ mod sync_policy;
 mod transactions;
 mod upgrade;
 mod vdev_mismatch;
+mod vdev_properties;
 mod vdev_removal;
 mod volume_snapshots;
 mod volumes;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -138,6 +139,7 @@ pub use status::{DedupBucket, PoolStatus, VdevActivity, VdevStatus};
 pub use stream_input::{StreamHeader, StreamInput};
 pub use sync_policy::Snapdir;
 pub use upgrade::{UpgradeResult, UpgradeStatus, supported_features};
+pub use vdev_properties::VdevProperties;
 pub use vdev_removal::{RemovalMemory, RemovalStatus};
 pub use volume_snapshots::VolumeSnapshot;
 pub use volumes::{BlockSource, OpenVolume};
@@ -340,6 +342,11 @@ impl Pool {
     /// elsewhere in the same folders.
     pub fn clear_errors(&self, drive: Option<&str>) -> Result<()> {
         let only = drive.map(|name| self.find_any_drive(name)).transpose()?;
+        if let Some(name) = drive
+            && self.find_available_spare(Path::new(name)).is_some()
+        {
+            return Err(Error::Usage { what: format!("'{name}' is reserved as a hot spare") });
+        }
         self.reopen_auxiliary();
         if !self.is_suspended() {
             self.clear_faulted(only)?;

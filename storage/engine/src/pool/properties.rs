@@ -53,14 +53,16 @@ const FEATURE_PREFIX: &str = "feature@";
 const MULTIHOST: &str = "multihost";
 const ASHIFT: &str = "ashift";
 const BOOTFS: &str = "bootfs";
+const DEDUP_TABLE_QUOTA: &str = "dedup_table_quota";
 const COMMENT: &str = "comment";
 const COMPATIBILITY: &str = "compatibility";
 const MAX_COMMENT_LEN: usize = 32;
 /// Properties that can be looked at only.
-const READ_ONLY_PROPERTIES: [&str; 15] = [
+const READ_ONLY_PROPERTIES: [&str; 16] = [
     "allocated",
     "capacity",
     "checkpoint",
+    "dedup_table_size",
     "dedupratio",
     "expandsize",
     "fragmentation",
@@ -141,6 +143,9 @@ fn parse_property(name: &str, value: &str) -> Result<PoolPropertyChange> {
             ))
         }
         "readonly" => usage("property 'readonly' can only be set at import time".to_owned()),
+        DEDUP_TABLE_QUOTA => usage(format!(
+            "'{DEDUP_TABLE_QUOTA}' is not supported: the size of deduplication tables is not limited"
+        )),
         name if READ_ONLY_PROPERTIES.contains(&name) => usage(format!("'{name}' is readonly")),
         name if name.contains(':') => {
             check_user_property(name, value)?;
@@ -151,7 +156,7 @@ fn parse_property(name: &str, value: &str) -> Result<PoolPropertyChange> {
 }
 
 /// Refuses a property of a user's own that OpenZFS does not take.
-fn check_user_property(name: &str, value: &str) -> Result<()> {
+pub(super) fn check_user_property(name: &str, value: &str) -> Result<()> {
     dsl::property::parse_value(name, dsl::DatasetKind::Filesystem, value)
         .map(drop)
         .map_err(|why| Error::Usage { what: why.to_string() })
@@ -368,33 +373,27 @@ impl Pool {
             let Some(table) = &table else { return Ok(None) };
             table.lookup_u64(name.as_bytes()).map_err(|error| self.damage_error(&error))
         };
-        let property = |name: &str, value: String, source: &str| PoolProperty {
-            name: name.to_owned(),
-            value,
-            source: source.to_owned(),
-        };
         let source_of = |is_set: bool| if is_set { "local" } else { "default" };
-        let (cloned, saved) = self.0.spa.clone_space();
         let last_scrubbed = self.0.spa.last_scrubbed_txg();
         let last_scrubbed = last_scrubbed.map_err(|error| self.explain_error(&error))?;
         let ashift = number(ASHIFT)?;
+        let quota = number(DEDUP_TABLE_QUOTA)?;
+        let (has_quota, quota) = (quota.is_some(), format_dedup_table_quota(quota));
         let version = match self.0.spa.config().version {
             VERSION_FEATURES => "-".to_owned(),
             version => version.to_string(),
         };
         let mut all = vec![
             property("guid", self.guid().to_string(), "-"),
+            property("load_guid", self.0.import_nonce.to_string(), "-"),
+            property("dedup_table_quota", quota, source_of(has_quota)),
             property(ASHIFT, ashift.unwrap_or(0).to_string(), source_of(ashift.is_some())),
             property("readonly", if self.is_read_only() { "on" } else { "off" }.to_owned(), "-"),
-            property("freeing", self.freeing()?.to_string(), "-"),
-            property("leaked", "0".to_owned(), "-"),
-            property("bcloneused", cloned.to_string(), "-"),
-            property("bclonesaved", saved.to_string(), "-"),
-            property("bcloneratio", clone_ratio(cloned, saved), "-"),
             property("last_scrubbed_txg", last_scrubbed.to_string(), "-"),
             property("cachefile", "-".to_owned(), "default"),
             property("version", version, "default"),
         ];
+        all.extend(self.space_properties()?);
         for choice in &ENUM_PROPERTIES {
             let set = number(choice.name)?.and_then(|number| usize::try_from(number).ok());
             let word = choice.values.get(set.unwrap_or(choice.default)).copied().unwrap_or("-");
@@ -427,6 +426,19 @@ impl Pool {
         Ok(all)
     }
 
+    /// Bytes to be freed, cloned and deduplicated.
+    fn space_properties(&self) -> Result<[PoolProperty; 6]> {
+        let (cloned, saved) = self.0.spa.clone_space();
+        Ok([
+            property("freeing", self.freeing()?.to_string(), "-"),
+            property("leaked", "0".to_owned(), "-"),
+            property("bcloneused", cloned.to_string(), "-"),
+            property("bclonesaved", saved.to_string(), "-"),
+            property("bcloneratio", clone_ratio(cloned, saved), "-"),
+            property("dedup_table_size", self.0.spa.dedup_table_bytes().to_string(), "-"),
+        ])
+    }
+
     /// The properties of users' own in the table of the pool's properties.
     fn user_properties(&self, table: Option<&zap::Zap>) -> Result<Vec<PoolProperty>> {
         let mut found = Vec::new();
@@ -453,6 +465,19 @@ impl Pool {
 
     fn damage_error(&self, why: &dyn std::fmt::Display) -> Error {
         Error::DamagedPool { pool: self.name().to_owned(), why: why.to_string() }
+    }
+}
+
+fn property(name: &str, value: String, source: &str) -> PoolProperty {
+    PoolProperty { name: name.to_owned(), value, source: source.to_owned() }
+}
+
+/// The words of a quota of deduplication tables: OpenZFS stores 0 for none and the largest numbers for automatic.
+fn format_dedup_table_quota(stored: Option<u64>) -> String {
+    match stored {
+        Some(0) => "none".to_owned(),
+        Some(bytes) if bytes < u64::MAX - 1 => bytes.to_string(),
+        _ => "auto".to_owned(),
     }
 }
 

@@ -54,6 +54,12 @@ pub struct PoolStatus {
     /// Whether a drive lacks data that was written while it failed or was missing.
     #[serde(default)]
     pub needs_resilver: bool,
+    /// Its version: 1 to 28, or 5000 with feature flags; 0 of a pool that is not imported.
+    #[serde(default)]
+    pub version: u64,
+    /// Whether features are not enabled that its `compatibility` allows.
+    #[serde(default)]
+    pub has_disabled_features: bool,
     /// Its top-level vdevs.
     pub vdevs: Vec<VdevStatus>,
     /// Drives of the read cache.
@@ -167,6 +173,8 @@ impl PoolStatus {
             checkpoint: None,
             slow_drives: Vec::new(),
             needs_resilver: false,
+            version: 0,
+            has_disabled_features: false,
             vdevs: Vec::new(),
             caches: Vec::new(),
             spares: Vec::new(),
@@ -291,6 +299,8 @@ impl Pool {
             checkpoint: self.checkpoint_status(),
             slow_drives: self.slow_drives(),
             needs_resilver: self.needs_resilver(),
+            version: active.version(),
+            has_disabled_features: self.disabled_features().is_ok_and(|found| !found.is_empty()),
             vdevs,
             caches: self.caches(),
             spares: self.spares(),

@@ -92,7 +92,7 @@ impl Pool {
     }
 
     /// Known features that are not enabled, without those that `compatibility` excludes.
-    fn disabled_features(&self) -> Result<Vec<&'static Feature>> {
+    pub(super) fn disabled_features(&self) -> Result<Vec<&'static Feature>> {
         let kept_to = self.0.spa.config().compatibility;
         let allowed = kept_to.map(|sets| compatibility::allowed_features(&sets)).transpose()?;
         let allowed = allowed.flatten();

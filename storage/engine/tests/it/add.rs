@@ -11,7 +11,14 @@ use crate::shared_blocks::{noise_bytes, run_zdb};
 use crate::test_pool::{TempDir, check_pool, environment, read_file, write_file};
 
 const DRIVE_SIZE: u64 = 128 << 20;
-const FORCE: AddOptions = AddOptions { force: true, ashift: None, dry_run: false };
+const FORCE: AddOptions = AddOptions {
+    force: true,
+    allow_in_use: false,
+    allow_replication_mismatch: false,
+    allow_ashift_mismatch: false,
+    ashift: None,
+    dry_run: false,
+};
 
 fn vdev(layout: VdevLayout, drives: &[PathBuf], role: VdevRole) -> NewVdev {
     NewVdev { layout, drives: drives.to_vec(), role }

@@ -160,7 +160,7 @@ impl ActivePool {
             return self.return_spare(leaf, device);
         }
         // its labels name the pool still
-        let _ = commit::clear_leaf_labels(&gone);
+        let _ = commit::write_removed_labels(&gone);
         Ok(())
     }
 

@@ -90,8 +90,7 @@ impl ActivePool {
         })??;
         let device = self.auxiliary.lock().open_devices.remove(&guid);
         self.l2arc.remove_device(guid);
-        // its old content is useless, so a failure to clear the label does not matter
-        device.map_or(Ok(()), |device| auxiliary::clear_auxiliary(&*device))
+        device.map_or(Ok(()), |device| auxiliary::write_removed_labels(&*device, guid))
     }
 
     /// A spare's device is part of a vdev from now on.

@@ -110,7 +110,7 @@ impl ActivePool {
         self.run_sync_task(move |active, change| active.remove_log_sync(change, vdev))??;
         for leaf in top.leaves().into_iter().filter(|leaf| leaf.is_writable()) {
             // its labels name the pool still
-            let _ = commit::clear_leaf_labels(leaf);
+            let _ = commit::write_removed_labels(leaf);
         }
         self.refresh_space_limits()
     }

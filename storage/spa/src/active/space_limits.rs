@@ -115,6 +115,11 @@ impl ActivePool {
         capacity::dedup_histogram(&self.synced_mos(), &self.tree)
     }
 
+    /// Bytes on the drives of the deduplication tables and their logs.
+    pub fn dedup_table_bytes(&self) -> u64 {
+        capacity::dedup_table_bytes(&self.synced_mos())
+    }
+
     /// Whether so many bytes more have room, with all that waits to be written and what is kept
     /// back for frees.
     pub fn has_space(&self, bytes: u64) -> bool {

@@ -49,7 +49,7 @@ pub(super) fn parse_layout(word: &str, drives: usize) -> Result<VdevLayout, Fail
 }
 
 /// Its full name.
-pub(super) fn format_layout(group: VdevLayout, drives: usize) -> String {
+pub(in crate::zpool) fn format_layout(group: VdevLayout, drives: usize) -> String {
     match group {
         VdevLayout::Draid { parity, data, spares } => {
             format!("draid{parity}:{data}d:{drives}c:{spares}s")

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""A stand-in for zinject(8), for tools/zts.py: real damage on the devices of a test pool, no faults in the program.
+
+  zts_zinject.py ZPOOL STATE -t data -e checksum|io [-f 100] [-a] [-m] [-C COPY,...] [-T read] FILE
+  zts_zinject.py ZPOOL STATE -d DEVICE -A fault POOL
+  zts_zinject.py ZPOOL STATE -c all
+
+The blocks of FILE are overwritten on the devices while the pool is exported, and OpenZFS's zdb says where they are.
+-c all writes the old bytes back where the damage still is. Only pools without raidz and dRAID can be damaged. Delays,
+faults of labels and of metadata, and `-A degrade` are not there: the status is 1.
+"""
+import getopt, json, os, re, subprocess, sys
+from pathlib import Path
+
+LABELS_BEFORE_DATA = 4 << 20
+
+
+def run(*command, check=True):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if check and done.returncode != 0:
+        sys.exit(f"zinject: {' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def leaves(vdev):
+    """The devices of a vdev of `zpool status -j`."""
+    below = vdev.get("vdevs") or {}
+    return [leaf for child in below.values() for leaf in leaves(child)] if below else [vdev["name"]]
+
+
+def data_vdevs(zpool, pool):
+    found = json.loads(run(zpool, "status", "-j", pool))["pools"][pool]
+    root = next(iter(found["vdevs"].values()))
+    return list(root["vdevs"].values())
+
+
+def damage(zpool, state, file, copies):
+    mount = run("findmnt", "-n", "-o", "SOURCE,TARGET", "-T", file).split()
+    dataset, number = mount[0], os.stat(file).st_ino
+    pool = dataset.split("/")[0]
+    tops = data_vdevs(zpool, pool)
+    if any(re.match("raidz|draid", top["name"]) for top in tops):
+        sys.exit("zinject: not supported by this stand-in: raidz and dRAID")
+    devices = sorted({leaf for top in tops for leaf in leaves(top)})
+    folders = sorted({os.path.dirname(device) for device in devices})
+    search = [word for folder in folders for word in ("-d", folder)]
+    run(zpool, "export", pool)
+    try:
+        places = [word for folder in folders for word in ("-p", folder)]
+        listed = run("/sbin/zdb", "-e", *places, "-ddddd", dataset, str(number), check=False)
+        blocks = re.findall(r"^\s+[0-9a-f]+\s+L0 ((?:\d+:[0-9a-f]+:[0-9a-f]+ )+)(?:[0-9a-f]+L/([0-9a-f]+)P)", listed, flags=re.M)
+        if not blocks:
+            sys.exit(f"zinject: zdb names no blocks of {dataset}, object {number}")
+        kept = json.loads(state.read_text()) if state.exists() else []
+        for addresses, size in blocks:
+            for copy, address in enumerate(addresses.split()):
+                vdev, offset, _ = address.split(":")
+                if copies is not None and copy not in copies:
+                    continue
+                for device in leaves(tops[int(vdev)]):
+                    kept.append(overwrite(device, int(offset, 16) + LABELS_BEFORE_DATA, int(size, 16)))
+        state.write_text(json.dumps(kept))
+    finally:
+        run(zpool, "import", *search, pool)
+
+
+def overwrite(device, offset, size):
+    with open(device, "r+b") as file:
+        file.seek(offset)
+        old = file.read(size)
+        new = bytes(byte ^ 0x5A for byte in old)
+        file.seek(offset)
+        file.write(new)
+        file.flush()
+        os.fsync(file.fileno())
+    return [device, offset, old.hex()]
+
+
+def restore(state):
+    for device, offset, old in json.loads(state.read_text()) if state.exists() else []:
+        old = bytes.fromhex(old)
+        try:
+            with open(device, "r+b") as file:
+                file.seek(offset)
+                if file.read(len(old)) == bytes(byte ^ 0x5A for byte in old):
+                    file.seek(offset)
+                    file.write(old)
+                    file.flush()
+                    os.fsync(file.fileno())
+        except FileNotFoundError:
+            pass
+    state.unlink(missing_ok=True)
+
+
+def main():
+    zpool, state = sys.argv[1], Path(sys.argv[2])
+    options, rest = getopt.gnu_getopt(sys.argv[3:], "t:e:f:amqC:T:c:d:A:D:P:s:b:l:r:uI")
+    asked = dict(options)
+    if asked.get("-c") == "all":
+        return restore(state)
+    if asked.get("-t") == "data" and asked.get("-e") in ("checksum", "io") and asked.get("-f", "100") == "100" and len(rest) == 1:
+        copies = asked.get("-C")
+        return damage(zpool, state, rest[0], copies and {int(copy) for copy in copies.split(",")})
+    if "-d" in asked and asked.get("-A") == "fault" and len(rest) == 1:
+        return run(zpool, "offline", "-f", rest[0], asked["-d"])
+    sys.exit(f"zinject: not supported by this stand-in: {' '.join(sys.argv[3:])}")
+
+
+main()
