@@ -31,9 +31,9 @@ impl VdevNode {
                 TxgRanges::in_more_than(parity, &below())
             }
             // its space lies on the other children, which are counted
-            NodeKind::DistributedSpare(_) | NodeKind::Indirect(_) | NodeKind::Hole => {
-                TxgRanges::default()
-            }
+            NodeKind::DistributedSpare(spare) if !is_away(spare.leaf()) => spare.leaf().dtl(),
+            NodeKind::DistributedSpare(_) => every_txg(),
+            NodeKind::Indirect(_) | NodeKind::Hole => TxgRanges::default(),
             NodeKind::Missing => every_txg(),
         }
     }
