@@ -32,9 +32,8 @@ impl VdevNode {
             }
             // its space lies on the other children, which are counted
             NodeKind::DistributedSpare(spare) if !is_away(spare.leaf()) => spare.leaf().dtl(),
-            NodeKind::DistributedSpare(_) => every_txg(),
             NodeKind::Indirect(_) | NodeKind::Hole => TxgRanges::default(),
-            NodeKind::Missing => every_txg(),
+            NodeKind::DistributedSpare(_) | NodeKind::Missing => every_txg(),
         }
     }
 }

@@ -172,7 +172,7 @@ impl Pool {
             let is_complete =
                 self.0.spa.rebuild(watch).map_err(|error| self.explain_error(&error))?;
             self.finish_replacements()?;
-            if !is_complete || !self.needs_resilver() {
+            if !is_complete || !self.0.spa.has_outdated_leaves() {
                 return Ok(self.rebuild_result(watch, is_complete));
             }
         }

@@ -220,7 +220,8 @@ pub(crate) fn resilver_with_failed(pool: &Pool) {
 /// The pool has all synced data, wherever the power fails.
 pub(crate) fn cut_power(storm: &DiskArray, (start, in_use, end): (usize, usize, usize)) {
     let step = ((end - start) / 8).max(1);
-    for at in (start..=end).step_by(step).chain((in_use..=end).step_by(3)).chain([end]) {
+    let later = ((end - in_use) / 12).max(3);
+    for at in (start..=end).step_by(step).chain((in_use..=end).step_by(later)).chain([end]) {
         let found = storm.journal().cut_power(at, at as u64);
         let devices: Vec<_> = found.into_iter().map(|disk| Arc::new(disk) as Drive).collect();
         let pool = engine::pool::import_devices(&devices, "tank", &environment())

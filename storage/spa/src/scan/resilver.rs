@@ -96,6 +96,12 @@ impl ActivePool {
                 || !self.completed_replacements().is_empty())
     }
 
+    /// Whether a leaf that works, or a distributed spare, lacks what it missed.
+    pub fn has_outdated_leaves(&self) -> bool {
+        let leaves = self.tree.writable_leaves().into_iter().filter(|leaf| !leaf.is_failing());
+        leaves.chain(self.tree.distributed_spares()).any(|leaf| !leaf.dtl().is_empty())
+    }
+
     /// Writes to all present leaves what they missed, then clears their DTLs; blocks that could not be
     /// repaired stay in the DTLs and the error log. A resilver that was interrupted goes on. To be called by
     /// one thread at a time; txgs are written meanwhile.
