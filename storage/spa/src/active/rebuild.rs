@@ -164,7 +164,7 @@ impl ActivePool {
         if !was_active {
             features::update_refcount(change.mos, change.tx, FEATURE, RefcountChange::Delta(1))?;
         }
-        self.write_rebuild(change, top, &phys)?;
+        write_rebuild(change, top, &phys)?;
         self.log_rebuild(change, top, if was_active { "reset" } else { "started" });
         Ok(())
     }
@@ -389,7 +389,7 @@ impl ActivePool {
         self.run_sync_task(move |active, change| {
             let phys = active.rebuilds.0.lock().get(&vdev).map(|known| known.phys.clone());
             match phys.filter(|phys| phys.phase == RebuildPhase::Active) {
-                Some(phys) => active.write_rebuild(change, &active.top_config(vdev)?, &phys),
+                Some(phys) => write_rebuild(change, &active.top_config(vdev)?, &phys),
                 None => Ok(()),
             }
         })?
@@ -420,7 +420,7 @@ impl ActivePool {
         }
         self.set_vdev_tree(root.clone());
         features::update_refcount(change.mos, change.tx, FEATURE, RefcountChange::Delta(-1))?;
-        self.write_rebuild(change, &top, &phys)?;
+        write_rebuild(change, &top, &phys)?;
         let word = if phase == RebuildPhase::Complete { "complete" } else { "canceled" };
         self.log_rebuild(change, &top, word);
         let is_last = self.rebuilding_vdevs().is_empty();
@@ -431,22 +431,22 @@ impl ActivePool {
         Ok(())
     }
 
-    fn write_rebuild(
-        &self,
-        change: &SyncTaskContext<'_>,
-        top: &VdevConfig,
-        phys: &RebuildPhys,
-    ) -> Result<(), Error> {
-        let table: ObjectId = top.top_zap.ok_or(DeviceChangeError::RebuildDisabled)?;
-        let table = Zap::open(change.mos.object(table)?)?;
-        let bytes = phys.to_words().iter().flat_map(|word| word.to_be_bytes()).collect();
-        Ok(table.update(change.tx, REBUILD_ENTRY.as_bytes(), &ZapValue::new(8, bytes))?)
-    }
-
     fn log_rebuild(&self, change: &SyncTaskContext<'_>, top: &VdevConfig, word: &str) {
         let detail = format!("vdev_id={} vdev_guid={} {word}", top.id, top.guid);
         self.log_history(change, &Entry::Event { name: "rebuild", detail: &detail, dataset: None });
     }
+}
+
+/// Writes the record of a rebuild to the ZAP of its vdev.
+fn write_rebuild(
+    change: &SyncTaskContext<'_>,
+    top: &VdevConfig,
+    phys: &RebuildPhys,
+) -> Result<(), Error> {
+    let table: ObjectId = top.top_zap.ok_or(DeviceChangeError::RebuildDisabled)?;
+    let table = Zap::open(change.mos.object(table)?)?;
+    let bytes = phys.to_words().iter().flat_map(|word| word.to_be_bytes()).collect();
+    Ok(table.update(change.tx, REBUILD_ENTRY.as_bytes(), &ZapValue::new(8, bytes))?)
 }
 
 /// The ranges of a batch.
