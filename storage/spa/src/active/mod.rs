@@ -338,8 +338,6 @@ impl ActivePool {
         let writer = Arc::new(new_writer(&pool, &space, &world));
         let shared = Arc::new(block_refs::BlockRefs::load(&pool, &mos, &world)?);
         writer.set_shared_blocks(Arc::clone(&shared) as Arc<dyn zio::SharedBlocks>);
-        let noted = dtl::rejoin_leaves(&pool);
-        let (bare, saved) = (capacity::base_space(&pool), capacity::saved_space(&pool));
         let checkpoint = pool.checkpoint()?;
         let activities = leaf_activity::LeafActivities::load(&mos, pool.config.tree.as_ref());
         let rebuilds = rebuild::Rebuilds::load(&pool);
@@ -356,9 +354,10 @@ impl ActivePool {
         Ok(Self {
             txgs: groups,
             features: EnabledFeatures::from_pool(&pool.features, pool.uberblock.version),
-            base_space: AtomicU64::new(bare),
+            base_space: AtomicU64::new(capacity::base_space(&pool)),
             asize_inflation: AtomicU64::new(space_limits::asize_inflation(&pool)),
-            saved_space: AtomicU64::new(saved),
+            saved_space: AtomicU64::new(capacity::saved_space(&pool)),
+            synced_dtls: Mutex::new(dtl::rejoin_leaves(&pool)),
             space_queue: space_limits::SpaceQueue::default(),
             name: pool.name,
             guid: AtomicU64::new(pool.guid.get()),
@@ -383,7 +382,6 @@ impl ActivePool {
             activities,
             sync_lock: Mutex::new(()),
             faults: Mutex::default(),
-            synced_dtls: Mutex::new(noted),
             allow_missing_logs: AtomicBool::new(false),
             fatal_error: RwLock::new(None),
             l2arc,

@@ -1,6 +1,6 @@
 //! Space that was freed lately and not trimmed since (`autotrim=on`).
 //!
-//! The sync of a txg adds what it frees. What is allocated again meanwhile stays in the list: only space that the
+//! The sync of a txg adds what it frees. Space that is allocated again meanwhile stays in the list: only space that the
 //! allocator lends is trimmed.
 
 use std::collections::BTreeMap;
