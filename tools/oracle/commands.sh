@@ -678,6 +678,28 @@ same zpool create -o feature@raidz_expansion=disabled -m $M/tank tank raidz $D/f
 same zpool attach tank raidz1-0 $D/f3
 clean tank
 
+# sequential rebuilds and distributed spares
+same zpool create -o ashift=12 -m $M/tank tank raidz $D/f0 $D/f1 $D/f2
+same zpool replace -s tank $D/f0 $D/f3
+clean tank
+same zpool create -o ashift=12 -m $M/tank tank mirror $D/f0 $D/f1
+same zpool attach -s -w tank $D/f0 $D/f2
+same zpool replace -s -w tank $D/f1 $D/f3
+clean tank
+same zpool create -o feature@device_rebuild=disabled -m $M/tank tank mirror $D/f0 $D/f1
+same zpool replace -s tank $D/f0 $D/f2
+clean tank
+same zpool create -o ashift=12 -m $M/tank tank draid1:2d:6c:1s $D/f0 $D/f1 $D/f2 $D/f3 $D/f4 $D/f5
+same zpool replace tank $D/f0 draid1-0-1
+same zpool replace -s -w tank $D/f0 draid1-0-0
+same zpool detach tank draid1-0-0
+same zpool replace -w tank $D/f1 draid1-0-0
+same zpool replace tank $D/f2 draid1-0-0
+same zpool replace -s -w tank $D/f1 $D/f6
+same zpool export tank
+same zpool import -d $D tank
+clean tank
+
 # checkpoints, guids, features, waiting and rates
 same zpool create -m $M/tank tank mirror $D/f0 $D/f1
 same zpool checkpoint

@@ -190,6 +190,9 @@ pub struct ReplaceDevice {
     /// Also a device that holds data.
     #[serde(default)]
     pub force: bool,
+    /// By a sequential rebuild, which a scrub follows: of a mirror or a dRAID.
+    #[serde(default)]
+    pub sequential: bool,
 }
 
 impl Call for ReplaceDevice {
@@ -223,6 +226,9 @@ pub struct AttachDevice {
     /// Also a device that holds data.
     #[serde(default)]
     pub force: bool,
+    /// By a sequential rebuild, which a scrub follows.
+    #[serde(default)]
+    pub sequential: bool,
 }
 
 impl Call for AttachDevice {

@@ -27,6 +27,7 @@ pub mod nvlist;
 pub mod object_type;
 pub mod objset;
 mod reader;
+pub mod rebuild;
 pub mod sa;
 pub mod scan;
 pub mod spacemap;

@@ -83,6 +83,18 @@ impl AuxiliaryEntry {
     }
 }
 
+impl AuxiliaryEntry {
+    /// The dRAID of a distributed spare.
+    pub(crate) fn top_guid(&self) -> Option<Guid> {
+        self.nvlist.u64("top_guid").filter(|_| self.is_distributed).map(Guid::new)
+    }
+
+    /// Its configuration as a vdev.
+    pub(crate) fn config(&self) -> Result<VdevConfig, Error> {
+        Ok(VdevConfig::parse(&self.nvlist)?)
+    }
+}
+
 /// Its entry in the pool's directory.
 const DIRECTORY_ENTRIES: [(AuxiliaryRole, &str); 2] =
     [(AuxiliaryRole::Spare, "spares"), (AuxiliaryRole::Cache, "l2cache")];

@@ -29,8 +29,9 @@ pub use active::{
     ActivePool, ActivityCommand, ActivityKind, ActivityStep, AttachMode, CheckpointError,
     CheckpointStatus, DeviceChangeError, EnabledFeatures, Environment, ExpandError,
     ExpansionStatus, FEATURES_VERSION, NewChild, NewTop, OpenDataset, OwnerAccounting,
-    RedundantMetadata, ReflowEnd, RemovalEnd, RemovalError, RemovalStatus, SIGNS_MISSED, SpaceTurn,
-    SplitDevice, SplitError, StorageSettings, SyncedMos, out_of_service_leaves,
+    RebuildStatus, Reconstruction, RedundantMetadata, ReflowEnd, RemovalEnd, RemovalError,
+    RemovalStatus, SIGNS_MISSED, SpaceTurn, SplitDevice, SplitError, StorageSettings, SyncedMos,
+    out_of_service_leaves,
 };
 pub use candidate::{Candidate, LeafSummary, scan_devices};
 pub use clones::{CloneTables, ClonedBlock};

@@ -10,7 +10,7 @@ use units::{Ashift, Guid, Txg};
 
 use crate::indirect::Indirect;
 use crate::leaf::usable_space;
-use crate::{Error, Leaf, NodeKind, VdevNode};
+use crate::{DistributedSpare, Error, Leaf, NodeKind, VdevNode};
 
 /// A device that was found for a leaf.
 #[derive(Clone, Debug)]
@@ -87,7 +87,10 @@ impl VdevNode {
             VdevKind::Draid => build_draid(config, children()?)?,
             VdevKind::DraidSpare => {
                 let id = config.spare_id.and_then(|id| u32::try_from(id).ok());
-                id.map_or(NodeKind::Missing, NodeKind::DistributedSpare)
+                let name = config.path.clone().unwrap_or_default();
+                id.map_or(NodeKind::Missing, |id| {
+                    NodeKind::DistributedSpare(DistributedSpare::new(config.guid, id, name))
+                })
             }
             VdevKind::Indirect => NodeKind::Indirect(Indirect::default()),
             VdevKind::Hole => NodeKind::Hole,

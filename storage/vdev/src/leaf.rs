@@ -15,6 +15,9 @@ use crate::{DeviceError, TxgRanges};
 /// Bytes of labels and boot area in front of the allocatable space.
 pub(crate) const LABEL_START_SIZE: u64 = 4 << 20;
 
+/// The birth of bytes of which it is not known: only leaves that lack nothing have them.
+pub(crate) const UNKNOWN_BIRTH: Txg = Txg::new(u64::MAX);
+
 /// Bytes of labels behind it; the device's end is rounded down to a whole label first.
 const LABEL_END_SIZE: u64 = 512 << 10;
 const LABEL_SIZE: u64 = 256 << 10;
@@ -358,7 +361,8 @@ impl Leaf {
             return Err(DeviceError::Missing);
         }
         let away = self.dtl.read();
-        if birth > self.label_txg() || (!away.is_empty() && away.contains(birth)) {
+        let is_missed = |away: &TxgRanges| birth == UNKNOWN_BIRTH || away.contains(birth);
+        if birth > self.label_txg() || (!away.is_empty() && is_missed(&away)) {
             return Err(DeviceError::Stale);
         }
         Ok(())
@@ -417,6 +421,11 @@ impl Leaf {
     /// I/Os of scans, of removals and of initializing, at this moment.
     pub fn background_io(&self) -> [ClassCounts; 3] {
         self.queue.counts()
+    }
+
+    /// Sets how many of a hundred I/Os are background I/Os while users have theirs.
+    pub(crate) fn set_background_share(&self, percent: u64) {
+        self.queue.set_share(percent);
     }
 
     /// Whether somebody is writing to it just now.

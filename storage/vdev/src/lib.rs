@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod distributed_spare;
 mod error;
 mod evacuate;
 mod flush;
@@ -19,6 +20,7 @@ mod outage;
 mod queue;
 mod raidz;
 mod read_run;
+mod rebuild;
 mod reflow;
 mod reflow_gate;
 mod repair;
@@ -28,13 +30,15 @@ mod verify;
 mod write;
 
 pub use config::{BuildContext, LeafDevice, min_asize};
+pub use distributed_spare::DistributedSpare;
 pub use error::{DeviceError, Error, LeafError};
 pub use evacuate::{EvacuationPause, RangeCopy};
 pub use indirect::{Indirect, IndirectMapping, MappingSegment};
 pub use leaf::{Leaf, OutOfService};
 pub use node::{NodeKind, VdevNode};
-pub use queue::{ClassCounts, IoClass, with_class};
+pub use queue::{ClassCounts, DEFAULT_BACKGROUND_SHARE, IoClass, with_class};
 pub use read_run::RunBlock;
+pub use rebuild::{RebuildObstacle, RebuiltChunk};
 pub use reflow::{ReflowChunk, ReflowLeaves, ReflowPause, overwrite_limit, scratch_size};
 pub use repair::RepairFilter;
 pub use tree::{BlockValidator, LayoutHold, ReadRequest, VdevTree};

@@ -7,9 +7,8 @@ use units::{Ashift, Guid, Txg};
 
 use crate::indirect::Indirect;
 use crate::leaf::{LABEL_START_SIZE, Leaf};
-use crate::repair::spare_target;
 use crate::write::DraidChildren;
-use crate::{DeviceError, LeafError};
+use crate::{DeviceError, DistributedSpare, LeafError};
 
 /// What a node is.
 #[derive(Clone, Debug)]
@@ -27,7 +26,7 @@ pub enum NodeKind {
     /// Parity over rows with spare space spread over all children.
     Draid(Box<Draid>, Vec<VdevNode>),
     /// A spare of a dRAID: space on its other children.
-    DistributedSpare(u32),
+    DistributedSpare(DistributedSpare),
     /// A vdev that was removed; what it held is elsewhere.
     Indirect(Indirect),
     /// A log vdev that was removed: nothing is there.
@@ -89,6 +88,14 @@ impl VdevNode {
         }
     }
 
+    /// The distributed spares that are in use below and at this node.
+    pub fn distributed_spares(&self) -> Vec<&Arc<Leaf>> {
+        match &self.kind {
+            NodeKind::DistributedSpare(spare) => vec![spare.leaf()],
+            _ => self.children().iter().flat_map(Self::distributed_spares).collect(),
+        }
+    }
+
     /// The leaves that are there on which lies what this child of an array holds at a spot: for a
     /// distributed spare that is the drive which lends its space there.
     pub(crate) fn holding_leaves<'a>(
@@ -100,7 +107,8 @@ impl VdevNode {
             NodeKind::Leaf(leaf) => {
                 Some(leaf).filter(|leaf| leaf.device().is_some()).into_iter().collect()
             }
-            NodeKind::DistributedSpare(spare) => spare_target(*spare, family, spot)
+            NodeKind::DistributedSpare(spare) => spare
+                .target(family, spot)
                 .map_or_else(Vec::new, |(target, spot)| target.holding_leaves(family, spot)),
             _ => {
                 self.children().iter().flat_map(|side| side.holding_leaves(family, spot)).collect()
@@ -165,12 +173,13 @@ impl VdevNode {
                 Err(worst)
             }
             NodeKind::DistributedSpare(spare) => {
-                let (draid, children) = family.ok_or(DeviceError::Missing)?;
-                let child = draid.spare_child(*spare, spot.offset).ok_or(DeviceError::Missing)?;
-                let target = children.get(child).ok_or(DeviceError::Missing)?;
-                // the drive that lends its space may itself be replaced by a spare, and so on
-                let depth = spot.spare_depth.checked_sub(1).ok_or(DeviceError::Missing)?;
-                target.read_child(family, NodeAddress { spare_depth: depth, ..spot }, into, faults)
+                if !spot.allow_stale && !spare.has_txg(spot.birth) {
+                    let (leaf, error) = (spare.leaf().guid(), DeviceError::Stale);
+                    faults.push(LeafError { leaf, error });
+                    return Err(error);
+                }
+                let (target, spot) = spare.target(family, spot).ok_or(DeviceError::Missing)?;
+                target.read_child(family, spot, into, faults)
             }
             _ => Err(DeviceError::Missing),
         }
@@ -201,18 +210,8 @@ impl VdevNode {
                 sides.iter().map(write).fold(false, |any, good| any | good)
             }
             NodeKind::DistributedSpare(spare) => {
-                let Some((draid, children)) = family else { return false };
-                let target = draid.spare_child(*spare, spot.offset);
-                let target = target.and_then(|index| children.get(index));
-                let (Some(target), Some(depth)) = (target, spot.spare_depth.checked_sub(1)) else {
-                    return false;
-                };
-                target.write_child(
-                    family,
-                    NodeAddress { spare_depth: depth, ..spot },
-                    parts,
-                    faults,
-                )
+                let Some((target, spot)) = spare.target(family, spot) else { return false };
+                target.write_child(family, spot, parts, faults)
             }
             _ => false,
         }

@@ -31,10 +31,9 @@ impl VdevNode {
                 TxgRanges::in_more_than(parity, &below())
             }
             // its space lies on the other children, which are counted
-            NodeKind::DistributedSpare(_) | NodeKind::Indirect(_) | NodeKind::Hole => {
-                TxgRanges::default()
-            }
-            NodeKind::Missing => every_txg(),
+            NodeKind::DistributedSpare(spare) if !is_away(spare.leaf()) => spare.leaf().dtl(),
+            NodeKind::Indirect(_) | NodeKind::Hole => TxgRanges::default(),
+            NodeKind::DistributedSpare(_) | NodeKind::Missing => every_txg(),
         }
     }
 }

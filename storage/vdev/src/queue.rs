@@ -5,8 +5,8 @@
 //! background   scan (scrub, resilver), removal, initialize   waits for its turn
 //! ```
 //!
-//! While a leaf serves foreground I/O, one background I/O at a time is issued: after [`SHARE`] foreground
-//! I/Os, or when it has waited for a tenth of a second. So users keep three quarters of a busy leaf. A leaf without
+//! While a leaf serves foreground I/O, one background I/O at a time is issued: when its share is due, or when it has
+//! waited for a tenth of a second. With a share of 25 percent that is after three foreground I/Os. A leaf without
 //! foreground I/O for [`IDLE_DELAY`] issues as much background I/O as its class allows, until users are back.
 //!
 //! A thread says the class of its I/O with [`with_class`]; without that it is foreground.
@@ -21,8 +21,8 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use units::MinusOrZero as _;
 
-/// Foreground I/Os for each background I/O of a busy leaf.
-const SHARE: u64 = 3;
+/// Background I/Os among a hundred of a busy leaf, unless it is set otherwise.
+pub const DEFAULT_BACKGROUND_SHARE: u64 = 25;
 /// A leaf without foreground I/O for so long is idle.
 const IDLE_DELAY: Duration = Duration::from_millis(5);
 /// A waiting background I/O looks so many times in an idle delay whether it is its turn.
@@ -99,6 +99,8 @@ pub(crate) struct LeafQueue {
     waiting: AtomicU32,
     changed: Condvar,
     idle_delay: Duration,
+    /// Background I/Os among a hundred while users have theirs.
+    share: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -125,6 +127,7 @@ impl LeafQueue {
             waiting: AtomicU32::new(0),
             changed: Condvar::new(),
             idle_delay,
+            share: AtomicU64::new(DEFAULT_BACKGROUND_SHARE),
         }
     }
 
@@ -144,6 +147,11 @@ impl LeafQueue {
         self.background.lock().classes[class].active -= 1;
         self.changed.notify_all();
         result
+    }
+
+    /// Sets how many of a hundred I/Os are background I/Os while users have theirs: 1 to 50.
+    pub(crate) fn set_share(&self, percent: u64) {
+        self.share.store(percent, Relaxed);
     }
 
     /// I/Os of each background class: scan, removal, initialize.
@@ -186,7 +194,9 @@ impl LeafQueue {
         }
         let is_alone = state.classes.iter().all(|counts| counts.active == 0);
         let served = self.ended.load(Relaxed).minus_or_zero(state.issued_at);
-        is_alone && (served >= SHARE || is_overdue)
+        let share = self.share.load(Relaxed);
+        let is_due = served.checked_mul(share).is_none_or(|due| due + share >= 100);
+        is_alone && (is_due || is_overdue)
     }
 }
 
@@ -239,7 +249,24 @@ mod tests {
 
     #[test]
     fn users_keep_seventy_percent_of_a_busy_leaf() {
+        let Served { users, scans } = serve_both(DEFAULT_BACKGROUND_SHARE);
+        assert!(users * 10 >= (users + scans) * 7, "{users} of users, {scans} of scans");
+        assert!(scans * 10 >= users, "the scan goes on: {scans} beside {users}");
+    }
+
+    #[test]
+    fn share_of_scans_can_be_set() {
+        let Served { users, scans } = serve_both(50);
+        assert!(scans * 100 >= (users + scans) * 40, "{users} of users, {scans} of scans");
+        let Served { users, scans } = serve_both(5);
+        assert!(users * 100 >= (users + scans) * 90, "{users} of users, {scans} of scans");
+        assert!(scans > 0);
+    }
+
+    /// A user and three threads of a scan have a drive busy.
+    fn serve_both(share: u64) -> Served {
         let drive = SimulatedDrive::new();
+        drive.queue.set_share(share);
         drive.serve(IoClass::Foreground);
         std::thread::scope(|scope| {
             for class in [IoClass::Foreground, IoClass::Scan, IoClass::Scan, IoClass::Scan] {
@@ -254,9 +281,7 @@ mod tests {
                 });
             }
         });
-        let Served { users, scans } = *drive.arm.lock();
-        assert!(users * 10 >= (users + scans) * 7, "{users} of users, {scans} of scans");
-        assert!(scans * 10 >= users, "the scan goes on: {scans} beside {users}");
+        *drive.arm.lock()
     }
 
     #[test]

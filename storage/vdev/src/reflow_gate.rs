@@ -1,9 +1,12 @@
-//! The lock between a raidz expansion and the I/O to the vdev that is being expanded.
+//! The lock between copying within a vdev and the I/O of others to it: a raidz expansion, a sequential rebuild.
 //!
 //! ```text
 //! readers, writers   shared lock on the sectors of their blocks, as long as the I/O runs
 //! reflow             exclusive lock on the sectors that it copies, and on those whose place changes
 //! ```
+//!
+//! With a rebuild only writers take locks: one that wrote to the new leaf first must not be overwritten by what
+//! the rebuild had read before.
 //!
 //! The position is read together with the shared lock. It changes only under an exclusive lock on the
 //! sectors for which that matters, so that a block is never read at a place that is being overwritten.
@@ -14,58 +17,68 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use geometry::{Reflow, ReflowPosition};
+use geometry::ReflowPosition;
 use parking_lot::{Condvar, Mutex};
 
 /// How often the gate looks whether I/O has ended that began before the expansion.
 const DRAIN_POLL: Duration = Duration::from_millis(1);
 
-/// The position of an expansion, and the locks on ranges of its vdev.
+/// The gate of an expansion: with its position.
+pub(crate) type ReflowGate = RangeGate<ReflowPosition>;
+
+/// The gate of a sequential rebuild.
+pub(crate) type RebuildGate = RangeGate<()>;
+
+/// Locks on ranges of a vdev, and the position that is read together with them.
 #[derive(Debug)]
-pub(crate) struct ReflowGate {
-    state: Mutex<GateState>,
+pub(crate) struct RangeGate<P> {
+    state: Mutex<GateState<P>>,
     released: Condvar,
-    /// Held by I/O that began before the expansion, and takes no locks.
+    /// Held by I/O that began before the gate was there, and takes no locks.
     earlier_io: Arc<()>,
 }
 
 #[derive(Debug)]
-struct GateState {
-    position: ReflowPosition,
+struct GateState<P> {
+    position: P,
     /// Each I/O under way: its number, and the range from its first byte to its last.
     shared: Vec<(u64, Range<u64>)>,
-    exclusive: Option<Range<u64>>,
+    /// The ranges that are copied.
+    exclusive: Vec<Range<u64>>,
     /// How many shared locks were taken.
     requests: u64,
 }
 
 /// A shared lock; released on drop.
-pub(crate) struct SharedLock {
-    gate: Arc<ReflowGate>,
+pub(crate) struct SharedLock<P = ReflowPosition>
+where
+    P: Copy,
+{
+    gate: Arc<RangeGate<P>>,
     number: u64,
     /// The position of the expansion, as long as the lock is held.
-    pub(crate) position: ReflowPosition,
+    pub(crate) position: P,
 }
 
 /// The exclusive lock; released on drop.
-pub(crate) struct ExclusiveLock<'a>(&'a ReflowGate);
+pub(crate) struct ExclusiveLock<'a, P = ReflowPosition>(&'a RangeGate<P>, Range<u64>);
 
-impl ReflowGate {
-    /// A gate of an expansion; `earlier_io` is shared with the I/O that began before it.
-    pub(crate) fn new(reflow: Reflow, earlier_io: Arc<()>) -> Self {
+impl<P: Copy> RangeGate<P> {
+    /// A gate; `earlier_io` is shared with the I/O that began before it.
+    pub(crate) fn new(position: impl Into<P>, earlier_io: Arc<()>) -> Self {
         let state = GateState {
-            position: ReflowPosition::from(reflow),
+            position: position.into(),
             shared: Vec::new(),
-            exclusive: None,
+            exclusive: Vec::new(),
             requests: 0,
         };
         Self { state: Mutex::new(state), released: Condvar::new(), earlier_io }
     }
 
     /// Locks a range for I/O; waits while the reflow has some of it.
-    pub(crate) fn lock_shared(gate: &Arc<Self>, range: Range<u64>) -> SharedLock {
+    pub(crate) fn lock_shared(gate: &Arc<Self>, range: Range<u64>) -> SharedLock<P> {
         let mut state = gate.state.lock();
-        while state.exclusive.as_ref().is_some_and(|locked| overlaps(locked, &range)) {
+        while state.exclusive.iter().any(|locked| overlaps(locked, &range)) {
             gate.released.wait(&mut state);
         }
         state.requests += 1;
@@ -74,20 +87,20 @@ impl ReflowGate {
         SharedLock { gate: Arc::clone(gate), number, position: state.position }
     }
 
-    /// Locks a range for the reflow; waits for the I/O in it. There is one such lock at a time.
-    pub(crate) fn lock_exclusive(&self, range: Range<u64>) -> ExclusiveLock<'_> {
+    /// Locks a range for copying; waits for the I/O in it.
+    pub(crate) fn lock_exclusive(&self, range: Range<u64>) -> ExclusiveLock<'_, P> {
         let mut state = self.state.lock();
-        while state.exclusive.is_some() {
+        while state.exclusive.iter().any(|locked| overlaps(locked, &range)) {
             self.released.wait(&mut state);
         }
-        state.exclusive = Some(range.clone());
+        state.exclusive.push(range.clone());
         while state.shared.iter().any(|(_, locked)| overlaps(locked, &range)) {
             self.released.wait(&mut state);
         }
-        ExclusiveLock(self)
+        ExclusiveLock(self, range)
     }
 
-    /// Waits for the I/O that began before the expansion.
+    /// Waits for the I/O that began before the gate was there.
     pub(crate) fn wait_for_earlier_io(&self) {
         // one count is the gate's own
         while Arc::strong_count(&self.earlier_io) > 1 {
@@ -95,7 +108,7 @@ impl ReflowGate {
         }
     }
 
-    pub(crate) fn position(&self) -> ReflowPosition {
+    pub(crate) fn position(&self) -> P {
         self.state.lock().position
     }
 
@@ -103,7 +116,9 @@ impl ReflowGate {
     pub(crate) fn request_count(&self) -> u64 {
         self.state.lock().requests
     }
+}
 
+impl ReflowGate {
     /// Copying advanced to, or went back to, `next`.
     pub(crate) fn set_next(&self, next: u64) {
         self.state.lock().position.next = next;
@@ -117,16 +132,16 @@ impl ExclusiveLock<'_> {
     }
 }
 
-impl Drop for SharedLock {
+impl<P: Copy> Drop for SharedLock<P> {
     fn drop(&mut self) {
         self.gate.state.lock().shared.retain(|(number, _)| *number != self.number);
         self.gate.released.notify_all();
     }
 }
 
-impl Drop for ExclusiveLock<'_> {
+impl<P> Drop for ExclusiveLock<'_, P> {
     fn drop(&mut self) {
-        self.0.state.lock().exclusive = None;
+        self.0.state.lock().exclusive.retain(|locked| *locked != self.1);
         self.0.released.notify_all();
     }
 }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use device::buffer;
-use geometry::Block;
+use geometry::{Block, ReflowPosition};
 use units::{Txg, VdevId};
 
 use crate::node::NodeAddress;
@@ -42,7 +42,8 @@ impl VdevTree {
             };
             return pieces.iter().any(below);
         }
-        if !node.leaves().into_iter().any(|leaf| wanting(leaf, birth)) {
+        let spares = node.distributed_spares().into_iter();
+        if !node.leaves().into_iter().chain(spares).any(|leaf| wanting(leaf, birth)) {
             return false;
         }
         if top.reflow.is_some() {
@@ -119,37 +120,48 @@ impl VdevTree {
     ) -> Result<u64, Error> {
         let Some(BlockWrite { vdev, birth, .. }) = blocks.first().copied() else { return Ok(0) };
         let top = self.top_vdev(vdev).ok_or(Error::NoVdev(vdev))?;
-        let node = &*top.node;
         let lock = top.lock_blocks(blocks.iter().map(BlockWrite::block));
         let position = lock.as_ref().map(|lock| lock.position);
-        let layouts = blocks.iter().map(|block| WriteLayout::new(node, block, position));
-        let layouts = layouts.collect::<Result<Vec<_>, _>>()?;
-        let sizes =
-            blocks.iter().zip(&layouts).map(|(block, layout)| layout.scratch_size(block.data));
-        let mut scratch = buffer::alloc(sizes.sum());
-        let mut batch = PieceBatch::default();
-        let mut rest = &mut scratch[..];
-        for (block, layout) in blocks.iter().zip(&layouts) {
-            rest = batch.add_block(layout, block.data, rest);
-        }
-        let (children, family) = column_children(node);
-        let child = |piece: &WritePiece<'_>| children.get(piece.child);
-        batch.pieces.retain(|piece| {
-            child(piece)
-                .is_some_and(|child| any_leaf_needs(child, family, birth, piece.offset, wanting))
-        });
-        let mut written = 0;
-        batch.write_all(&|_| false, &mut |first, parts| {
-            let Some(child) = child(&first) else { return false };
-            let spot = first.address(birth);
-            let (count, good) = child.repair_child(family, spot, parts, wanting, faults);
-            written += count;
-            good
-        });
-        drop(batch);
-        buffer::recycle(scratch);
-        Ok(written)
+        let _rebuild = top.lock_rebuild(blocks.iter().map(BlockWrite::block));
+        repair_locked(&top.node, (blocks, birth), position, wanting, faults)
     }
+}
+
+/// Writes to each leaf of a vdev that is to get it its part of blocks. The caller holds the locks of the vdev's
+/// gates.
+pub(crate) fn repair_locked(
+    node: &VdevNode,
+    (blocks, birth): (&[BlockWrite<'_>], Txg),
+    position: Option<ReflowPosition>,
+    wanting: RepairFilter<'_>,
+    faults: &mut Vec<LeafError>,
+) -> Result<u64, Error> {
+    let layouts = blocks.iter().map(|block| WriteLayout::new(node, block, position));
+    let layouts = layouts.collect::<Result<Vec<_>, _>>()?;
+    let sizes = blocks.iter().zip(&layouts).map(|(block, layout)| layout.scratch_size(block.data));
+    let mut scratch = buffer::alloc(sizes.sum());
+    let mut batch = PieceBatch::default();
+    let mut rest = &mut scratch[..];
+    for (block, layout) in blocks.iter().zip(&layouts) {
+        rest = batch.add_block(layout, block.data, rest);
+    }
+    let (children, family) = column_children(node);
+    let child = |piece: &WritePiece<'_>| children.get(piece.child);
+    batch.pieces.retain(|piece| {
+        child(piece)
+            .is_some_and(|child| any_leaf_needs(child, family, birth, piece.offset, wanting))
+    });
+    let mut written = 0;
+    batch.write_all(&|_| false, &mut |first, parts| {
+        let Some(child) = child(&first) else { return false };
+        let spot = first.address(birth);
+        let (count, good) = child.repair_child(family, spot, parts, wanting, faults);
+        written += count;
+        good
+    });
+    drop(batch);
+    buffer::recycle(scratch);
+    Ok(written)
 }
 
 /// Whether a leaf that is to get its part lies where a child has an offset.
@@ -174,21 +186,14 @@ fn any_leaf_needs_at(
         NodeKind::Mirror(sides) | NodeKind::Replacing(sides) | NodeKind::Spare(sides) => {
             sides.iter().any(|side| any_leaf_needs_at(side, family, spot, wanting))
         }
-        NodeKind::DistributedSpare(spare) => spare_target(*spare, family, spot)
-            .is_some_and(|(target, spot)| any_leaf_needs_at(target, family, spot, wanting)),
+        NodeKind::DistributedSpare(spare) => {
+            wanting(spare.leaf(), spot.birth)
+                || spare
+                    .target(family, spot)
+                    .is_some_and(|(target, spot)| any_leaf_needs_at(target, family, spot, wanting))
+        }
         _ => false,
     }
-}
-
-/// The drive that lends its space to a distributed spare at an offset.
-pub(crate) fn spare_target(
-    spare: u32,
-    family: DraidChildren<'_>,
-    spot: NodeAddress,
-) -> Option<(&VdevNode, NodeAddress)> {
-    let (draid, children) = family?;
-    let target = children.get(draid.spare_child(spare, spot.offset)?)?;
-    Some((target, NodeAddress { spare_depth: spot.spare_depth.checked_sub(1)?, ..spot }))
 }
 
 impl VdevNode {
@@ -221,10 +226,14 @@ impl VdevNode {
                 let both = |(sum, all), (count, good)| (sum + count, all && good);
                 sides.iter().map(each).fold((0, true), both)
             }
-            NodeKind::DistributedSpare(spare) => match spare_target(*spare, family, spot) {
-                Some((target, spot)) => target.repair_child(family, spot, parts, wanting, faults),
-                None => (0, true),
-            },
+            NodeKind::DistributedSpare(spare) => {
+                let Some((target, spot)) = spare.target(family, spot) else { return (0, true) };
+                // a drive that is away notes in its DTL that it missed this
+                let every_leaf: RepairFilter<'_> = &|_, _| true;
+                let is_wanted = wanting(spare.leaf(), spot.birth);
+                let wanting = if is_wanted { every_leaf } else { wanting };
+                target.repair_child(family, spot, parts, wanting, faults)
+            }
             _ => (0, true),
         }
     }

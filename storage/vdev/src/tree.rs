@@ -1,13 +1,14 @@
 //! The pool's vdevs, by their place in addresses.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use geometry::{Block, Draid, Map, ReflowPosition};
 use parking_lot::{Mutex, RwLock};
 use units::{Guid, Txg, VdevId};
 
-use crate::reflow_gate::{ReflowGate, SharedLock};
+use crate::queue::DEFAULT_BACKGROUND_SHARE;
+use crate::reflow_gate::{RebuildGate, ReflowGate, SharedLock};
 use crate::{Error, IndirectMapping, Leaf, LeafError, NodeKind, VdevNode, indirect, mirror, raidz};
 
 /// Says whether bytes are the block that is wanted.
@@ -48,6 +49,8 @@ pub(crate) struct TopVdev {
     pub(crate) suspects: Arc<Mutex<Vec<usize>>>,
     /// The gate of its expansion, while that runs.
     pub(crate) reflow: Option<Arc<ReflowGate>>,
+    /// The gate of its sequential rebuild, while that runs.
+    pub(crate) rebuild: Option<Arc<RebuildGate>>,
     /// Shared by all I/O that takes no locks of the gate.
     ungated_io: Arc<()>,
 }
@@ -57,7 +60,33 @@ impl TopVdev {
         // no I/O was there before an expansion that runs already
         let reflow = initial_gate(&node, Arc::default());
         let (suspects, ungated_io) = (Arc::default(), Arc::default());
-        Self { node: Arc::new(node), suspects, reflow, ungated_io }
+        Self { node: Arc::new(node), suspects, reflow, rebuild: None, ungated_io }
+    }
+
+    /// Has writers take locks from now on, unless they do already.
+    pub(crate) fn start_rebuild(&mut self) -> Arc<RebuildGate> {
+        let earlier_io = &mut self.ungated_io;
+        let new = || Arc::new(RebuildGate::new((), std::mem::take(earlier_io)));
+        Arc::clone(self.rebuild.get_or_insert_with(new))
+    }
+
+    /// Locks the places of blocks that are written against a running rebuild, if there is one.
+    pub(crate) fn lock_rebuild(
+        &self,
+        blocks: impl Iterator<Item = (Block, Txg)>,
+    ) -> Option<SharedLock<()>> {
+        let gate = self.rebuild.as_ref()?;
+        let range = |(block, _): (Block, Txg)| {
+            let length = match &self.node.kind {
+                NodeKind::Draid(draid, _) => draid.asize(units::to_u64(block.size)),
+                _ => units::to_u64(block.size),
+            };
+            (block.offset, block.offset.checked_add(length))
+        };
+        let all = blocks.map(range);
+        let (start, end) = all.reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)))?;
+        // a block at the end of all numbers is refused by its layout
+        Some(RebuildGate::lock_shared(gate, start..end?))
     }
 
     /// Replaces the node. The gate of an expansion stays as long as the node is being expanded.
@@ -116,13 +145,15 @@ fn initial_gate(node: &VdevNode, earlier_io: Arc<()>) -> Option<Arc<ReflowGate>>
 pub struct VdevTree {
     tops: RwLock<Vec<TopVdev>>,
     counts_parity: AtomicBool,
+    background_share: AtomicU64,
 }
 
 impl VdevTree {
     /// From the top-level vdevs in the order of their ids.
     pub fn new(nodes: Vec<VdevNode>) -> Self {
         let tops = RwLock::new(nodes.into_iter().map(TopVdev::new).collect());
-        Self { tops, counts_parity: AtomicBool::new(false) }
+        let background_share = AtomicU64::new(DEFAULT_BACKGROUND_SHARE);
+        Self { tops, counts_parity: AtomicBool::new(false), background_share }
     }
 
     /// Has datasets be charged with parity, as in pools before version 3.
@@ -138,13 +169,37 @@ impl VdevTree {
     /// Has a top-level vdev be made up otherwise, which lays out blocks as it did.
     pub fn set_top(&self, vdev: VdevId, node: VdevNode) {
         let index = units::to_usize(vdev.get());
+        self.apply_background_share(&node);
         if let Some(top) = self.tops.write().get_mut(index) {
             top.set_node(node);
         }
     }
 
+    /// Sets how many of a hundred I/Os of a leaf are those of scans, rebuilds, removals and initializing while
+    /// users have theirs: 1 to 50.
+    pub fn set_background_share(&self, percent: u64) {
+        self.background_share.store(percent, Ordering::Relaxed);
+        self.tops.read().iter().for_each(|top| self.apply_background_share(&top.node));
+    }
+
+    fn apply_background_share(&self, node: &VdevNode) {
+        let share = self.background_share.load(Ordering::Relaxed);
+        node.leaves().into_iter().for_each(|leaf| leaf.set_background_share(share));
+    }
+
+    /// Changes a top-level vdev.
+    pub(crate) fn with_top<R>(
+        &self,
+        vdev: VdevId,
+        change: impl FnOnce(&mut TopVdev) -> R,
+    ) -> Option<R> {
+        let index = units::to_usize(vdev.get());
+        self.tops.write().get_mut(index).map(change)
+    }
+
     /// Adds a top-level vdev; returns its id.
     pub fn add_top(&self, node: VdevNode) -> VdevId {
+        self.apply_background_share(&node);
         let mut tops = self.tops.write();
         tops.push(TopVdev::new(node));
         vdev_id(tops.len() - 1)
@@ -183,9 +238,16 @@ impl VdevTree {
         self.leaves().into_iter().filter(|leaf| leaf.is_writable()).collect()
     }
 
-    /// The leaf of that identity.
+    /// The distributed spares that are in use. They have a DTL, and no device.
+    pub fn distributed_spares(&self) -> Vec<Arc<Leaf>> {
+        let tops = self.tops.read();
+        tops.iter().flat_map(|top| top.node.distributed_spares()).cloned().collect()
+    }
+
+    /// The leaf or the distributed spare of that identity.
     pub fn leaf(&self, guid: Guid) -> Option<Arc<Leaf>> {
-        self.leaves().into_iter().find(|leaf| leaf.guid() == guid)
+        let mut all = self.leaves().into_iter().chain(self.distributed_spares());
+        all.find(|leaf| leaf.guid() == guid)
     }
 
     /// Has nothing written to any leaf from now on; what is on its way to one comes to its end.

@@ -97,6 +97,7 @@ impl VdevTree {
         let node = &*top.node;
         let lock = top.lock_blocks(blocks.iter().map(BlockWrite::block));
         let position = lock.as_ref().map(|lock| lock.position);
+        let _rebuild = top.lock_rebuild(blocks.iter().map(BlockWrite::block));
         let mut maps = Vec::with_capacity(blocks.len());
         for (index, block) in blocks.iter().enumerate() {
             match WriteLayout::new(node, block, position) {

@@ -39,6 +39,7 @@ const CHAPTERS: &[Chapter] = &[
             "dsl/delegation",
             "history",
             "scan",
+            "rebuild",
         ],
     ),
     ("space", "Free space", &["spacemap"]),

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use api::{
-    AddDevices, Event, OfflineDevice, OnlineDevice, RemoveDevices, ScrubPool, SplitPool,
-    VdevLayout, VdevRole,
+    AddDevices, AttachDevice, Event, OfflineDevice, OnlineDevice, RemoveDevices, ReplaceDevice,
+    ScrubPool, SplitPool, VdevLayout, VdevRole,
 };
 use engine::pool::{
     self, AddOptions, DraidLayout, NewVdev, OfflineOptions, Pool, RemovalMemory, ScrubRange,
@@ -40,32 +40,32 @@ impl Pools {
     }
 
     /// Replaces a device, and starts a resilver.
-    pub(crate) fn replace_device(
-        &self,
-        name: &str,
-        old: &str,
-        new: Option<&Path>,
-        force: bool,
-    ) -> Result<()> {
+    pub(crate) fn replace_device(&self, call: &ReplaceDevice) -> Result<()> {
+        let ReplaceDevice { name, old, new, force, sequential } = call;
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
-        pool.handle.replace_drive(old, new, force).map_err(|why| self.in_use_error(why))?;
+        let done = if *sequential {
+            pool.handle.rebuild_drive(old, new.as_deref(), *force)
+        } else {
+            pool.handle.replace_drive(old, new.as_deref(), *force)
+        };
+        done.map_err(|why| self.in_use_error(why))?;
         self.log.write_line(&format!("pool '{name}': drive '{old}' is being replaced"));
         self.start_resilver(&pool.handle);
         Ok(())
     }
 
     /// Attaches a device beside another, and starts a resilver; or expands a raidz by it.
-    pub(crate) fn attach_device(
-        &self,
-        name: &str,
-        beside: &str,
-        new: &Path,
-        force: bool,
-    ) -> Result<()> {
+    pub(crate) fn attach_device(&self, call: &AttachDevice) -> Result<()> {
+        let AttachDevice { name, existing: beside, new, force, sequential } = call;
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
-        pool.handle.attach_drive(beside, new, force).map_err(|why| self.in_use_error(why))?;
+        let done = if *sequential {
+            pool.handle.attach_drive_by_rebuild(beside, new, *force)
+        } else {
+            pool.handle.attach_drive(beside, new, *force)
+        };
+        done.map_err(|why| self.in_use_error(why))?;
         self.log
             .write_line(&format!("pool '{name}': '{}' is attached to '{beside}'", new.display()));
         if pool.handle.is_raidz(beside) {

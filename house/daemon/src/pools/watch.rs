@@ -217,6 +217,7 @@ mod tests {
             written: 0,
             errors: 0,
             damage: Vec::new(),
+            rebuild: None,
         });
         let devices = BTreeMap::from([(1, ("a".to_owned(), device.to_owned()))]);
         WatchedPool { state: state.to_owned(), devices, scan, failed: Vec::new(), job: None }

@@ -67,13 +67,9 @@ impl PoolService {
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &CancelRemoval, _| pools.cancel_removal(&call.name));
         let pools = Arc::clone(&self.pools);
-        router.add(move |call: &ReplaceDevice, _| {
-            pools.replace_device(&call.name, &call.old, call.new.as_deref(), call.force)
-        });
+        router.add(move |call: &ReplaceDevice, _| pools.replace_device(call));
         let pools = Arc::clone(&self.pools);
-        router.add(move |call: &AttachDevice, _| {
-            pools.attach_device(&call.name, &call.existing, &call.new, call.force)
-        });
+        router.add(move |call: &AttachDevice, _| pools.attach_device(call));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &DetachDevice, _| pools.detach_device(&call.name, &call.device));
         let pools = Arc::clone(&self.pools);

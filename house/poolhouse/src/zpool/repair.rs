@@ -21,12 +21,16 @@ If NEW is a hot spare of the pool, it replaces the old drive until that is back 
 
 Examples:
   poolhouse zpool replace tank sdb sdg
-  poolhouse zpool replace -w tank 8435651852292359418 /dev/sdg"
+  poolhouse zpool replace -w tank 8435651852292359418 /dev/sdg
+  poolhouse zpool replace -s tank sdb draid2-0-0    a distributed spare, in the order of the drives"
 )]
 pub(super) struct ReplaceArgs {
     /// Use a drive that holds something
     #[arg(short = 'f')]
     force: bool,
+    /// Rebuild a mirror or dRAID in the order of the drives, and verify by a scrub
+    #[arg(short = 's')]
+    sequential: bool,
     /// Wait until it has all
     #[arg(short = 'w')]
     wait: bool,
@@ -54,6 +58,9 @@ pub(super) struct AttachArgs {
     /// Use a drive that holds something
     #[arg(short = 'f')]
     force: bool,
+    /// Rebuild in the order of the drives, and verify by a scrub
+    #[arg(short = 's')]
+    sequential: bool,
     /// Wait until it has all
     #[arg(short = 'w')]
     wait: bool,
@@ -133,7 +140,8 @@ impl ReplaceArgs {
             Some(new) => format!("cannot replace {} with {new}", self.old),
             None => format!("cannot replace {}", self.old),
         };
-        let done = asking.execute(&ReplaceDevice { name, old, new, force });
+        let done =
+            asking.execute(&ReplaceDevice { name, old, new, force, sequential: self.sequential });
         done.map_err(|why| why.with_subject(|| subject))?;
         wait_if(self.wait, asking, &self.pool, SCANS)
     }
@@ -145,7 +153,13 @@ impl AttachArgs {
             (self.pool.clone(), vdevs::resolve_vdev(&self.drive), self.force);
         let new = vdevs::resolve_path(&self.new);
         let subject = format!("cannot attach {} to {}", self.new, self.drive);
-        let done = asking.execute(&AttachDevice { name, existing: beside.clone(), new, force });
+        let done = asking.execute(&AttachDevice {
+            name,
+            existing: beside.clone(),
+            new,
+            force,
+            sequential: self.sequential,
+        });
         done.map_err(|why| why.with_subject(|| subject))?;
         if beside.starts_with("raidz") {
             return wait_if(self.wait, asking, &self.pool, &[Activity::RaidzExpand]);

@@ -215,6 +215,7 @@ fn vdev_type(vdev: &VdevStatus) -> String {
     let kind = vdev.name.rsplit_once('-').map_or(vdev.name.as_str(), |(kind, _)| kind);
     match kind {
         kind if kind.starts_with("raidz") => "raidz".to_owned(),
+        kind if kind.starts_with("draid") && vdev.children.is_empty() => "dspare".to_owned(),
         kind if kind.starts_with("draid") => "draid".to_owned(),
         kind => kind.to_owned(),
     }

@@ -15,7 +15,8 @@ const MIN_RATE_FOR_ESTIMATE: u64 = 10 << 20;
 
 /// Prints the lines of a scan.
 pub(super) fn print_scan(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<()> {
-    let word = scan_word(scan.scan);
+    let vdev = scan.rebuild.as_ref().map_or_else(String::new, |vdev| format!(" ({vdev})"));
+    let word = &format!("{}{vdev}", scan_word(scan.scan));
     let written = human_space(scan.written);
     let time = format_duration(scan.ended.saturating_sub(scan.started));
     let (errors, ended) = (scan.errors, format_date(scan.ended));
@@ -28,7 +29,8 @@ pub(super) fn print_scan(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<(
             writeln!(out, "  scan: {line}")
         }
         ("finished", ScanKind::Resilver) => {
-            writeln!(out, "  scan: resilvered {written} in {time} with {errors} errors on {ended}")
+            let line = format!("{written} in {time} with {errors} errors on {ended}");
+            writeln!(out, "  scan: resilvered{vdev} {line}")
         }
         ("finished", ScanKind::ErrorScrub) => {
             writeln!(out, "  scan: scrubbed {} error blocks in {time} on {ended}", scan.scanned)
@@ -139,6 +141,7 @@ mod tests {
             written: 3 << 20,
             errors: 0,
             damage: Vec::new(),
+            rebuild: None,
         }
     }
 
@@ -146,6 +149,21 @@ mod tests {
         let mut out = Vec::new();
         print_scan(scan, &mut out).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn sequential_rebuild_names_its_vdev() {
+        let rebuild = |state| ScanStatus {
+            rebuild: Some("mirror-0".to_owned()),
+            ..sample_scan(ScanKind::Resilver, state)
+        };
+        let text = printed(&rebuild("scanning"));
+        assert!(text.contains("  scan: resilver (mirror-0) in progress since "), "{text}");
+        let text = printed(&rebuild("finished"));
+        let line = "  scan: resilvered (mirror-0) 3M in 00:00:10 with 0 errors on ";
+        assert!(text.contains(line), "{text}");
+        let text = printed(&rebuild("canceled"));
+        assert!(text.contains("  scan: resilver (mirror-0) canceled on "), "{text}");
     }
 
     #[test]

@@ -154,6 +154,9 @@ fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result
     if let Some(scan) = &pool.scan {
         super::scan::print_scan(scan, out)?;
     }
+    if let Some(rebuild) = pool.last_rebuild() {
+        super::scan::print_scan(rebuild, out)?;
+    }
     if let Some(expansion) = &pool.expansion {
         super::expansion::print_expansion(expansion, out)?;
     }

@@ -124,6 +124,9 @@ pub(super) fn resolve_vdev(word: &str) -> String {
 /// Where a drive is: a path, or the name of a device.
 pub(super) fn resolve_path(word: &str) -> PathBuf {
     let path = Path::new(word);
+    if is_distributed_spare(word) && !path.exists() {
+        return path.to_owned();
+    }
     if !word.contains('/') && !path.exists() {
         let named = DEVICE_DIRS.iter().map(|folder| Path::new(folder).join(word));
         if let Some(found) = named.into_iter().find(|path| path.exists()) {
@@ -131,6 +134,12 @@ pub(super) fn resolve_path(word: &str) -> PathBuf {
         }
     }
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Whether a word is the name of a distributed spare, such as `draid2-0-1`.
+fn is_distributed_spare(word: &str) -> bool {
+    let mut parts = word.strip_prefix("draid").into_iter().flat_map(|rest| rest.split('-'));
+    parts.clone().count() == 3 && parts.all(|part| part.parse::<u32>().is_ok())
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ mod nvme_shares;
 mod packaging;
 mod partial_datasets;
 mod readonly;
+mod rebuild;
 mod replicas;
 mod rescue_get;
 mod rescue_manifest;

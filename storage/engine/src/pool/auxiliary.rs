@@ -207,6 +207,7 @@ impl Pool {
         let is_it = |(named, device): &(AuxiliaryEntry, Option<Arc<dyn Device>>)| {
             let paths = [Some(named.path.as_str()), device.as_ref().map(|device| device.name())];
             named.guid.to_string() == name
+                || (named.is_distributed && named.path == name)
                 || paths.iter().flatten().any(|known| Path::new(known) == path)
         };
         let all = self.0.spa.auxiliary().into_iter();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ondisk::label::{VdevConfig, VdevKind};
-use spa::{AttachMode, NewChild};
+use spa::{AttachMode, NewChild, Reconstruction};
 use units::Guid;
 
 use super::create::{describe_drive, open_unused_drive};
@@ -18,23 +18,46 @@ impl Pool {
     /// old path. After a resilver the old one is detached. `force` takes one with data. An
     /// available spare of the pool replaces the old drive, which stays in the pool.
     pub fn replace_drive(&self, old: &str, new: Option<&Path>, force: bool) -> Result<()> {
-        let found = self.find_drive(old)?;
+        self.replace_drive_by(old, new, force, Reconstruction::Healing)
+    }
+
+    /// The same by a sequential rebuild, which a scrub follows: of a mirror or a dRAID.
+    pub fn rebuild_drive(&self, old: &str, new: Option<&Path>, force: bool) -> Result<()> {
+        self.replace_drive_by(old, new, force, Reconstruction::Sequential)
+    }
+
+    fn replace_drive_by(
+        &self,
+        old: &str,
+        new: Option<&Path>,
+        force: bool,
+        how: Reconstruction,
+    ) -> Result<()> {
+        let found = self.find_drive_or_distributed_spare(old)?;
         let there = found.path.clone().unwrap_or_default();
         let path = new.unwrap_or(Path::new(&there));
         if let Some((spare, device)) = self.find_available_spare(path) {
-            let done = self.attach_spare(found.guid, &spare, &device);
+            let done = self.attach_spare(found.guid, &spare, device.as_ref(), how);
             done.map_err(|error| self.drive_error(&error))?;
             self.record_drive_event("spare", &found);
             return Ok(());
         }
         let device = self.open_unused_drive(path, force)?;
-        self.attach_child(&found, (path, device), AttachMode::Replace)
+        self.attach_child(&found, (path, device), AttachMode::Replace, how)
     }
 
     /// The same with a drive that is open already. Its content is lost.
     pub fn replace_drive_with(&self, old: &str, new: &Path, device: &Drive) -> Result<()> {
         let found = self.find_drive(old)?;
-        self.attach_child(&found, (new, Arc::clone(device)), AttachMode::Replace)
+        let drive = (new, Arc::clone(device));
+        self.attach_child(&found, drive, AttachMode::Replace, Reconstruction::Healing)
+    }
+
+    /// The same by a sequential rebuild.
+    pub fn rebuild_drive_with(&self, old: &str, new: &Path, device: &Drive) -> Result<()> {
+        let found = self.find_drive(old)?;
+        let drive = (new, Arc::clone(device));
+        self.attach_child(&found, drive, AttachMode::Replace, Reconstruction::Sequential)
     }
 
     /// Puts a drive beside one that stands alone or in a mirror: it has all when a resilver is done. Or expands
@@ -45,14 +68,33 @@ impl Pool {
             self.attach_to_raidz(beside, new, &device)?;
             return Ok(());
         }
+        self.attach_drive_by(beside, new, force, Reconstruction::Healing)
+    }
+
+    /// Attaches a drive to one that stands alone or in a mirror, by a sequential rebuild, which a scrub follows.
+    pub fn attach_drive_by_rebuild(&self, beside: &str, new: &Path, force: bool) -> Result<()> {
+        if self.is_raidz(beside) {
+            let what = vdev::RebuildObstacle::Unsupported.to_string();
+            return Err(Error::Usage { what });
+        }
+        self.attach_drive_by(beside, new, force, Reconstruction::Sequential)
+    }
+
+    fn attach_drive_by(
+        &self,
+        beside: &str,
+        new: &Path,
+        force: bool,
+        how: Reconstruction,
+    ) -> Result<()> {
         let found = self.find_drive(beside)?;
         let device = self.open_unused_drive(new, force)?;
-        self.attach_child(&found, (new, device), AttachMode::Attach)
+        self.attach_child(&found, (new, device), AttachMode::Attach, how)
     }
 
     /// Detaches a drive from a mirror, or ends its replacement, if the others have valid replicas.
     pub fn detach_drive(&self, drive: &str) -> Result<()> {
-        let found = self.find_drive(drive)?;
+        let found = self.find_drive_or_distributed_spare(drive)?;
         let done = self.0.spa.detach(found.guid);
         done.map_err(|error| self.drive_error(&error))?;
         self.record_drive_event("detach", &found);
@@ -155,6 +197,7 @@ impl Pool {
         let leaves = config.tree.iter().flat_map(VdevConfig::leaves);
         let missing = leaves.filter(|leaf| {
             let found = self.0.spa.tree().leaf(leaf.guid);
+            let found = found.filter(|_| leaf.kind != VdevKind::DraidSpare);
             found.is_some_and(|leaf| leaf.device().is_none() && leaf.out_of_service().is_none())
         });
         let path = |leaf: &VdevConfig| Some((leaf.guid.get(), PathBuf::from(leaf.path.as_ref()?)));
@@ -166,9 +209,10 @@ impl Pool {
         old: &VdevConfig,
         (path, device): (&Path, Drive),
         stay: AttachMode,
+        how: Reconstruction,
     ) -> Result<()> {
         let new = NewChild { spec: describe_drive((&path.to_owned(), &device)), device };
-        let done = self.0.spa.attach_child(old.guid, new, stay);
+        let done = self.0.spa.attach_child(old.guid, new, stay, how);
         done.map_err(|error| self.drive_error(&error))?;
         self.record_drive_event(
             if stay == AttachMode::Replace { "replace" } else { "attach" },
@@ -243,6 +287,17 @@ impl Pool {
         found
             .map(|leaf| (*leaf).clone())
             .ok_or_else(|| Error::Usage { what: super::offline::NOT_IN_POOL.to_owned() })
+    }
+
+    /// The drive, or the distributed spare in use, of a name or guid.
+    fn find_drive_or_distributed_spare(&self, wanted: &str) -> Result<VdevConfig> {
+        let config = self.0.spa.config();
+        let mut leaves = config.tree.iter().flat_map(VdevConfig::leaves);
+        let is_named = |leaf: &&VdevConfig| {
+            leaf.path.as_deref() == Some(wanted) || leaf.guid.to_string() == wanted
+        };
+        let spare = leaves.find(|leaf| leaf.kind == VdevKind::DraidSpare && is_named(leaf));
+        spare.map_or_else(|| self.find_drive(wanted), |spare| Ok(spare.clone()))
     }
 
     /// The guid of a drive, be it one of the pool's data, of its cache, or a spare.

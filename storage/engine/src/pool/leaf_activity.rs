@@ -1,4 +1,4 @@
-//! `zpool initialize` and `zpool trim`.
+//! `zpool initialize`, `zpool trim` and autotrim.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,6 +14,9 @@ use crate::{Error, Result};
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How often it is written down how far the work has come.
 const SAVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Freed space is trimmed every so many txgs (autotrim=on).
+const AUTOTRIM_TXGS: u64 = 32;
 
 /// Work that goes over the free space of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,15 +119,34 @@ impl Pool {
         Ok(!running.is_empty())
     }
 
-    /// Runs activities over the free space of drives whenever there is one, until stopped. For a
-    /// thread of its own.
+    /// Has freed space be trimmed without a command, or not, as the property autotrim says.
+    pub(super) fn apply_autotrim(&self) {
+        let is_on = self.is_property_on("autotrim").unwrap_or(false) && !self.is_read_only();
+        self.0.spa.set_autotrim(is_on);
+    }
+
+    /// Trims what was freed since the last call (autotrim=on). Returns the bytes of vdevs that were trimmed.
+    pub fn trim_freed_space(&self) -> Result<u64> {
+        self.0.spa.trim_freed().map_err(|error| self.explain_error(&error))
+    }
+
+    /// Runs activities over the free space of drives whenever there is one, and trims freed space every
+    /// 32 txgs with autotrim=on, until stopped. For a thread of its own.
     pub fn run_activities(&self, stop: &AtomicBool) {
         let mut saved = Instant::now();
+        self.apply_autotrim();
+        let mut trimmed = self.0.spa.txgs().synced_txg();
         while !stop.load(Ordering::Acquire) && !self.0.spa.txgs().is_stopped() {
             // a drive that fails is left alone until it is in service again
             let worked = !self.is_read_only()
                 && !self.is_suspended()
                 && self.step_activities().unwrap_or(false);
+            let synced = self.0.spa.txgs().synced_txg();
+            if self.0.spa.has_autotrim() && synced.get() >= trimmed.get() + AUTOTRIM_TXGS {
+                trimmed = synced;
+                // a device that fails is left alone, and its freed space waits for `zpool trim`
+                let _ = self.trim_freed_space();
+            }
             if !worked {
                 std::thread::sleep(POLL_INTERVAL);
             } else if saved.elapsed() > SAVE_INTERVAL {

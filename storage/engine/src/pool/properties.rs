@@ -12,6 +12,7 @@ use ondisk::version;
 use serde::{Deserialize, Serialize};
 use spa::PoolDirectory;
 use units::ObjsetId;
+use vdev::DEFAULT_BACKGROUND_SHARE;
 
 use super::Pool;
 use super::compatibility;
@@ -35,6 +36,9 @@ struct EnumProperty {
     values: &'static [&'static str],
     default: usize,
 }
+
+/// A property of users' own: how many of a hundred I/Os of a busy drive scans have at most.
+const SCAN_SHARE: &str = "poolhouse:scan_share";
 
 const ON_OFF: &[&str] = &["off", "on"];
 
@@ -149,10 +153,20 @@ fn parse_property(name: &str, value: &str) -> Result<PoolPropertyChange> {
         name if READ_ONLY_PROPERTIES.contains(&name) => usage(format!("'{name}' is readonly")),
         name if name.contains(':') => {
             check_user_property(name, value)?;
+            if name == SCAN_SHARE && !value.is_empty() && parse_scan_share(value).is_none() {
+                return usage(format!(
+                    "{SCAN_SHARE}: '{value}' is not a percentage from 1 to 50 (unset: {DEFAULT_BACKGROUND_SHARE})"
+                ));
+            }
             Ok(PoolPropertyChange::User(name.to_owned(), value.to_owned()))
         }
         _ => usage(format!("invalid property '{name}'")),
     }
+}
+
+/// The share of scans in the I/O of a busy drive, in percent.
+fn parse_scan_share(value: &str) -> Option<u64> {
+    value.parse().ok().filter(|percent| (1..=50).contains(percent))
 }
 
 /// Refuses a property of a user's own that OpenZFS does not take.
@@ -247,7 +261,13 @@ impl Pool {
             | PoolPropertyChange::Compatibility(_)
             | PoolPropertyChange::User(..) => {}
         }
-        self.apply_change(setting)
+        self.apply_change(setting)?;
+        match name {
+            SCAN_SHARE => self.apply_scan_share(),
+            "autotrim" => self.apply_autotrim(),
+            _ => {}
+        }
+        Ok(())
     }
 
     /// The pool's `ashift` property, if it is set and names one.
@@ -260,6 +280,14 @@ impl Pool {
     pub(super) fn is_property_on(&self, name: &str) -> Result<bool> {
         let mut all = self.pool_properties()?.into_iter();
         Ok(all.any(|property| property.name == name && property.value == "on"))
+    }
+
+    /// Has scans, rebuilds, removals and initializing keep to the share that the pool's property sets.
+    pub(super) fn apply_scan_share(&self) {
+        let all = self.pool_properties().unwrap_or_default();
+        let set = all.iter().find(|property| property.name == SCAN_SHARE);
+        let percent = set.and_then(|property| parse_scan_share(&property.value));
+        self.0.spa.tree().set_background_share(percent.unwrap_or(DEFAULT_BACKGROUND_SHARE));
     }
 
     /// Refuses a value that the pool's version does not support.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ondisk::rebuild::RebuildPhase;
 use ondisk::scan::{ErrorScrubPhys, ScanFunction, ScanPhase, ScanPhys};
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
@@ -98,6 +99,9 @@ pub struct ScanStatus {
     pub errors: u64,
     /// The damaged files, when it has ended, and which bytes of them.
     pub damage: Vec<String>,
+    /// The vdev, if it is rebuilt sequentially: "mirror-0".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebuild: Option<String>,
 }
 
 impl ScanStatus {
@@ -163,9 +167,34 @@ impl Pool {
     /// leaves are detached. Blocks that could not be repaired stay in the DTLs. For a thread of its own, one
     /// at a time.
     pub fn resilver(&self, watch: &ScanProgress) -> Result<ScanResult> {
+        let is_rebuild = !self.0.spa.rebuilding_vdevs().is_empty();
+        if is_rebuild {
+            let is_complete =
+                self.0.spa.rebuild(watch).map_err(|error| self.explain_error(&error))?;
+            self.finish_replacements()?;
+            if !is_complete || !self.0.spa.has_outdated_leaves() {
+                return Ok(self.rebuild_result(watch, is_complete));
+            }
+        }
         let mended = self.0.spa.resilver(watch).map_err(|error| self.explain_error(&error))?;
         self.finish_replacements()?;
         Ok(self.describe_result(mended))
+    }
+
+    /// The outcome of sequential rebuilds. The scrub that follows them begins, if the scan thread runs.
+    fn rebuild_result(&self, watch: &ScanProgress, complete: bool) -> ScanResult {
+        let scan = self.0.spa.scan_record();
+        let mut state = self.0.scan_control.state.lock();
+        if complete && state.requested.is_none() && scan.is_running() && !scan.is_paused() {
+            state.requested = Some(ScanKind::Scrub);
+        }
+        ScanResult {
+            complete,
+            read: watch.bytes_read(),
+            written: watch.bytes_written(),
+            errors: watch.errors(),
+            ..ScanResult::default()
+        }
     }
 
     /// Reads everything in the pool, each copy on each leaf and parity, and repairs what is wrong where others
@@ -230,6 +259,7 @@ impl Pool {
     /// a thread of its own.
     pub fn run_scans(&self, stop: &AtomicBool) {
         let scans = &self.0.scan_control;
+        self.apply_scan_share();
         self.request_interrupted_scan();
         let mut had_checkpoint = false;
         while !stop.load(Ordering::Acquire) && !self.0.spa.txgs().is_stopped() {
@@ -270,10 +300,11 @@ impl Pool {
         let error_scrub = self.0.spa.error_scrub_record();
         self.0.scan_control.state.lock().paused = self.unix_seconds();
         let is_resilver = record.is_running() && record.function == ScanFunction::Resilver;
+        let is_rebuild = !self.0.spa.rebuilding_vdevs().is_empty();
         if self.0.spa.is_read_only() {
             return;
         }
-        if is_resilver || self.needs_resilver() {
+        if is_resilver || is_rebuild || self.needs_resilver() {
             self.request_scan(ScanKind::Resilver);
         } else if record.is_running() && !record.is_paused() {
             self.request_scan(ScanKind::Scrub);
@@ -414,6 +445,9 @@ impl Pool {
 
     /// The scan that goes on, or the last one, as the pool keeps it.
     pub fn scan_status(&self) -> Option<ScanStatus> {
+        if let Some(rebuild) = self.last_rebuild().filter(ScanStatus::is_scanning) {
+            return Some(rebuild);
+        }
         let record = self.0.spa.scan_record();
         let error_scrub = self.0.spa.error_scrub_record();
         let state = self.0.scan_control.state.lock();
@@ -437,6 +471,37 @@ impl Pool {
             status.damage = vec![why.clone()];
         }
         Some(status)
+    }
+
+    /// The sequential rebuild that goes on, or the last one.
+    pub(super) fn last_rebuild(&self) -> Option<ScanStatus> {
+        let found = self.0.spa.rebuild_status()?;
+        let record = found.record;
+        let (state, ended) = match record.phase {
+            RebuildPhase::None => return None,
+            RebuildPhase::Active => ("scanning", self.unix_seconds()),
+            RebuildPhase::Canceled => ("canceled", record.end_time),
+            RebuildPhase::Complete => ("finished", record.end_time),
+        };
+        let config = self.0.spa.config();
+        let mut tops = config.tree.iter().flat_map(|root| &root.children);
+        let top = tops.find(|top| top.id == found.vdev)?;
+        let seconds = (record.scan_time / 1000).max(1);
+        Some(ScanStatus {
+            state: state.to_owned(),
+            started: record.start_time,
+            ended,
+            scanned: record.bytes_scanned,
+            issued: record.bytes_issued,
+            total: record.bytes_est,
+            scan_rate: record.bytes_scanned / seconds,
+            issue_rate: record.bytes_issued / seconds,
+            read: record.bytes_issued,
+            written: record.bytes_rebuilt,
+            errors: record.errors,
+            rebuild: Some(crate::summary::vdev_name(top)),
+            ..empty_status()
+        })
     }
 
     fn record_status(&self, record: &ScanPhys, state: &ScanState) -> Option<ScanStatus> {
@@ -518,5 +583,6 @@ fn empty_status() -> ScanStatus {
         written: 0,
         errors: 0,
         damage: Vec::new(),
+        rebuild: None,
     }
 }

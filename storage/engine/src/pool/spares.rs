@@ -11,7 +11,7 @@ use device::Device;
 use ondisk::label::{VdevConfig, VdevKind};
 use spa::auxiliary::{AuxiliaryEntry, AuxiliaryRole};
 use spa::vdev_layout::DeviceSpec;
-use spa::{AttachMode, NewChild};
+use spa::{AttachMode, NewChild, Reconstruction};
 use units::Guid;
 use vdev::{Leaf, OutOfService};
 
@@ -26,6 +26,9 @@ pub struct ActivatedSpare {
     /// The path of the drive that failed.
     pub failed: String,
 }
+
+/// A spare that stands in for nothing, and its device, unless it is a distributed one.
+pub(super) type AvailableSpare = (AuxiliaryEntry, Option<Arc<dyn Device>>);
 
 /// Whether a spare is to stand in for a leaf.
 fn has_failed(leaf: &Leaf) -> bool {
@@ -78,13 +81,20 @@ impl Pool {
         let mut leaves = config.tree.iter().flat_map(VdevConfig::leaves);
         let Some(leaf) = leaves.find(|leaf| leaf.guid == failed) else { return Ok(None) };
         for (spare, device) in self.available_spares() {
-            match self.attach_spare(failed, &spare, &device) {
+            // as OpenZFS, distributed spares are rebuilt sequentially, where that is possible
+            let sequential =
+                || self.attach_spare(failed, &spare, device.as_ref(), Reconstruction::Sequential);
+            let healing =
+                || self.attach_spare(failed, &spare, device.as_ref(), Reconstruction::Healing);
+            let attached =
+                if spare.is_distributed { sequential().or_else(|_| healing()) } else { healing() };
+            match attached {
                 Ok(()) => {
                     self.record_drive_event("spare", leaf);
                     let failed = leaf.path.clone().unwrap_or_default();
                     return Ok(Some(ActivatedSpare { spare: spare.path.clone(), failed }));
                 }
-                // too small for this place
+                // too small for this place, or of another dRAID
                 Err(spa::Error::DeviceChange(_)) => {}
                 Err(error) => return Err(self.explain_error(&error)),
             }
@@ -97,33 +107,32 @@ impl Pool {
         &self,
         old: Guid,
         spare: &AuxiliaryEntry,
-        device: &Arc<dyn Device>,
+        device: Option<&Arc<dyn Device>>,
+        how: Reconstruction,
     ) -> std::result::Result<(), spa::Error> {
+        let Some(device) = device else {
+            return self.0.spa.attach_distributed_spare(old, spare, how);
+        };
         let path = device.path().and_then(|path| path.to_str()).unwrap_or(&spare.path).to_owned();
         let is_disk = !Path::new(&path).is_file();
         let spec = DeviceSpec { path, size: device.size(), is_disk };
         let new = NewChild { spec, device: Arc::clone(device) };
-        self.0.spa.attach_child(old, new, AttachMode::Spare(spare.guid))
+        self.0.spa.attach_child(old, new, AttachMode::Spare(spare.guid), how)
     }
 
     /// The available spare of a path.
-    pub(super) fn find_available_spare(
-        &self,
-        path: &Path,
-    ) -> Option<(AuxiliaryEntry, Arc<dyn Device>)> {
+    pub(super) fn find_available_spare(&self, path: &Path) -> Option<AvailableSpare> {
         let named = self.find_auxiliary_drive(path.to_str()?)?;
         self.available_spares().find(|(spare, _)| spare.guid == named.guid)
     }
 
-    /// The spares that are open and stand in for nothing.
-    pub(super) fn available_spares(
-        &self,
-    ) -> impl Iterator<Item = (AuxiliaryEntry, Arc<dyn Device>)> + '_ {
+    /// The spares that are open, or are distributed ones, and stand in for nothing.
+    pub(super) fn available_spares(&self) -> impl Iterator<Item = AvailableSpare> + '_ {
         let all = self.0.spa.auxiliary().into_iter();
         let spares = all.filter(|(named, _)| named.role == AuxiliaryRole::Spare);
-        spares.filter_map(|(named, device)| {
-            let device = device?;
-            self.0.spa.tree().leaf(named.guid).is_none().then_some((named, device))
+        spares.filter(|(named, device)| {
+            (device.is_some() || named.is_distributed)
+                && self.0.spa.tree().leaf(named.guid).is_none()
         })
     }
 

@@ -7,7 +7,8 @@ use vdev::{Leaf, OutOfService};
 use zap::Zap;
 
 use super::{
-    CacheCounts, CheckpointStatus, ExpansionStatus, Pool, RemovalStatus, ScanStatus, SlowDrive,
+    CacheCounts, CheckpointStatus, ExpansionStatus, Pool, RemovalStatus, ScanKind, ScanStatus,
+    SlowDrive,
 };
 
 /// How a pool is.
@@ -36,6 +37,9 @@ pub struct PoolStatus {
     pub error: Option<String>,
     /// The scan that goes on, or the last one.
     pub scan: Option<ScanStatus>,
+    /// The last sequential rebuild, if it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebuild: Option<ScanStatus>,
     /// The files with damage that is known, and which bytes of them: the error log.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub data_errors: Vec<String>,
@@ -153,6 +157,15 @@ pub struct VdevActivity {
 }
 
 impl PoolStatus {
+    /// The last sequential rebuild, if that was the last resilver, and none goes on.
+    pub fn last_rebuild(&self) -> Option<&ScanStatus> {
+        let resilver = self.scan.as_ref().filter(|scan| scan.scan == ScanKind::Resilver);
+        let is_last = |rebuild: &&ScanStatus| {
+            resilver.is_none_or(|scan| !scan.is_scanning() && scan.ended < rebuild.ended)
+        };
+        self.rebuild.as_ref().filter(is_last)
+    }
+
     /// A pool that is known by its name only, as it cannot be had.
     pub fn unavailable(name: &str, guid: u64, why: &str) -> Self {
         Self {
@@ -167,6 +180,7 @@ impl PoolStatus {
             dedup: Vec::new(),
             error: Some(why.to_owned()),
             scan: None,
+            rebuild: None,
             data_errors: Vec::new(),
             expansion: None,
             removal: None,
@@ -293,6 +307,7 @@ impl Pool {
             dedup: DedupBucket::from_histogram(&stored),
             error: trouble,
             scan,
+            rebuild: self.last_rebuild().filter(|rebuild| !rebuild.is_scanning()),
             data_errors,
             expansion: self.expansion_status().ok().flatten(),
             removal: self.removal_status(),
@@ -319,6 +334,8 @@ impl Pool {
         let leaf = self.0.spa.tree().leaf(config.guid);
         let healthy = children.iter().all(|child| child.state == "ONLINE");
         let (state, note) = match &leaf {
+            // it has no device of its own
+            Some(_) if config.kind == VdevKind::DraidSpare => ("ONLINE", None),
             Some(leaf) => match leaf_state(leaf, self.is_read_only().then_some(config)) {
                 ("ONLINE", _) if self.0.diagnosis.lock().is_degraded(leaf.guid()) => {
                     ("DEGRADED", Some("too many errors"))

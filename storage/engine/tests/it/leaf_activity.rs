@@ -3,9 +3,12 @@
 use std::os::unix::fs::MetadataExt;
 
 use engine::pool::{self, ActivityCommand, ActivityKind, Pool, VdevLayout, VdevStatus};
+use units::ObjectId;
 
 use crate::shared_blocks::noise_bytes;
-use crate::test_pool::{TempDir, check_pool, environment, new_pool, read_file, write_file};
+use crate::test_pool::{
+    TempDir, check_pool, credentials, environment, new_pool, read_file, write_file,
+};
 
 const DRIVE_SIZE: u64 = 128 << 20;
 
@@ -36,8 +39,45 @@ fn stored(folder: &TempDir, count: usize) -> u64 {
     folder.drives(count).into_iter().map(blocks).sum::<u64>() * 512
 }
 
+fn remove_file(pool: &Pool, name: &str) {
+    let files = pool.filesystem("tank").unwrap();
+    let root = ObjectId::new(files.reader().root().unwrap().ino());
+    files.unlink(&credentials(), root, name.as_bytes()).unwrap();
+}
+
 fn run(pool: &Pool) {
     while pool.step_activities().unwrap() {}
+}
+
+#[test]
+fn autotrim_discards_freed_space() {
+    for (layout, count) in [(VdevLayout::Mirror, 2), (VdevLayout::Raidz(1), 3)] {
+        let folder = TempDir::new(&format!("autotrim-{count}"), count, DRIVE_SIZE);
+        let pool = pool::create(&new_pool(&folder, layout, count), &environment()).unwrap();
+        write_file(&pool, "tank", "kept", &noise_bytes(1, 6 << 20));
+        for is_on in [false, true] {
+            pool.set_pool_property("autotrim", if is_on { "on" } else { "off" }).unwrap();
+            write_file(&pool, "tank", "freed", &noise_bytes(2, 20 << 20));
+            pool.sync().unwrap();
+            let full = stored(&folder, count);
+            remove_file(&pool, "freed");
+            pool.sync().unwrap();
+            assert!(pool.trim_freed_space().unwrap() < 1 << 20, "an import may go back to it");
+            for round in 0..4 {
+                let name = format!("other-{is_on}-{round}");
+                write_file(&pool, "tank", &name, &noise_bytes(3, 1 << 10));
+                pool.sync().unwrap();
+            }
+            let trimmed = pool.trim_freed_space().unwrap();
+            assert_eq!(trimmed >= 20 << 20, is_on, "{trimmed}");
+            assert_eq!(stored(&folder, count) + (16 << 20) < full, is_on);
+            assert_eq!(pool.trim_freed_space().unwrap(), 0, "all of it is trimmed");
+        }
+        assert!(read_file(&pool, "tank", "kept") == noise_bytes(1, 6 << 20));
+        pool.export().unwrap();
+        drop(pool);
+        assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    }
 }
 
 #[test]

@@ -11,9 +11,9 @@ use crate::resilver::import;
 use crate::shared_blocks::{noise_bytes, run_zdb};
 use crate::test_pool::{TempDir, check_pool, environment, read_file, write_file};
 
-const DRIVE_SIZE: u64 = 128 << 20;
+pub(crate) const DRIVE_SIZE: u64 = 128 << 20;
 
-fn new_pool(layout: VdevLayout, drives: &[PathBuf], spares: &[PathBuf]) -> NewPool {
+pub(crate) fn new_pool(layout: VdevLayout, drives: &[PathBuf], spares: &[PathBuf]) -> NewPool {
     let mut vdevs = vec![NewVdev { layout, drives: drives.to_vec(), role: VdevRole::Data }];
     vdevs.extend(spares.iter().map(|spare| NewVdev {
         layout: VdevLayout::Single,
@@ -24,7 +24,7 @@ fn new_pool(layout: VdevLayout, drives: &[PathBuf], spares: &[PathBuf]) -> NewPo
     NewPool { name, vdevs, ashift: None, properties, force: false }
 }
 
-fn create_image(folder: &TempDir, name: &str, size: u64) -> PathBuf {
+pub(crate) fn create_image(folder: &TempDir, name: &str, size: u64) -> PathBuf {
     let path = folder.path().join(name);
     std::fs::File::create(&path).unwrap().set_len(size).unwrap();
     path
@@ -48,15 +48,15 @@ fn pool_without_first(name: &str) -> (TempDir, Pool, TempDir) {
     (folder, pool, away)
 }
 
-fn activate(pool: &Pool) -> usize {
+pub(crate) fn activate(pool: &Pool) -> usize {
     pool.activate_spares(&pool.failed_drives()).unwrap().len()
 }
 
-fn spare_states(pool: &Pool) -> Vec<String> {
+pub(crate) fn spare_states(pool: &Pool) -> Vec<String> {
     pool.status().spares.iter().map(|spare| spare.state.clone()).collect()
 }
 
-fn assert_files(pool: &Pool) {
+pub(crate) fn assert_files(pool: &Pool) {
     assert!(read_file(pool, "tank", "before") == noise_bytes(1, 5 << 20));
     assert!(read_file(pool, "tank", "while") == noise_bytes(2, 3 << 20));
 }
@@ -212,15 +212,16 @@ fn spare_replaces_a_drive_that_fails() {
     }
 }
 
-fn resilver_with_failed(pool: &Pool) {
+pub(crate) fn resilver_with_failed(pool: &Pool) {
     let done = pool.resilver(&engine::pool::ScanProgress::new()).unwrap();
     assert!(done.complete && done.errors == 0, "{done:?}");
 }
 
 /// The pool has all synced data, wherever the power fails.
-fn cut_power(storm: &DiskArray, (start, in_use, end): (usize, usize, usize)) {
+pub(crate) fn cut_power(storm: &DiskArray, (start, in_use, end): (usize, usize, usize)) {
     let step = ((end - start) / 8).max(1);
-    for at in (start..=end).step_by(step).chain((in_use..=end).step_by(3)).chain([end]) {
+    let later = ((end - in_use) / 12).max(3);
+    for at in (start..=end).step_by(step).chain((in_use..=end).step_by(later)).chain([end]) {
         let found = storm.journal().cut_power(at, at as u64);
         let devices: Vec<_> = found.into_iter().map(|disk| Arc::new(disk) as Drive).collect();
         let pool = engine::pool::import_devices(&devices, "tank", &environment())

@@ -21,7 +21,8 @@ use ondisk::label::{VdevConfig, VdevKind};
 use units::{Guid, Txg, VdevId};
 use vdev::{BuildContext, Leaf, LeafDevice, VdevNode};
 
-use super::attach::{DeviceChangeError, create_vdev_zap};
+use super::attach::create_vdev_zap;
+use super::device_change::DeviceChangeError;
 use super::{ActivePool, ExpandError};
 use crate::create::{create_top_objects, write_metaslab_array};
 use crate::space::vdev_spec;

@@ -21,12 +21,15 @@ use device::Device;
 use dsl::write::SyncTaskContext;
 use geometry::capacity;
 use ondisk::label::{VdevConfig, VdevKind};
+use ondisk::rebuild::RebuildPhase;
 use units::{Ashift, Guid, ObjectId, Txg, VdevId};
-use vdev::{Leaf, NodeKind, TxgRanges, VdevNode};
+use vdev::{DistributedSpare, Leaf, NodeKind, TxgRanges, VdevNode};
 use zap::{NewZap, Zap};
 
+use super::ActivePool;
+use super::device_change::DeviceChangeError;
 use super::spares::{promoted_spare, request_unspare};
-use super::{ActivePool, CheckpointError, RemovalError};
+use crate::auxiliary::AuxiliaryEntry;
 use crate::create::{INITIAL_TXG, ZAP_METADATA};
 use crate::space::free_space_map;
 use crate::vdev_layout::{DeviceSpec, leaf_config};
@@ -34,77 +37,6 @@ use crate::{Error, PoolDirectory, commit};
 
 /// The table of all tables of vdevs.
 const ALL_VDEV_ZAPS: &str = "com.delphix:vdev_zap_map";
-
-/// Why a drive may not come or go.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DeviceChangeError {
-    /// No drive of the pool is meant.
-    #[error("no such device in pool")]
-    NotInPool,
-    /// The new drive is too small.
-    #[error("the new drive has {has} bytes, and {needs} are needed")]
-    TooSmall {
-        /// Bytes of it.
-        has: u64,
-        /// Bytes that it must have.
-        needs: u64,
-    },
-    /// It, or what stands in for it, is being replaced.
-    #[error("it is being replaced already")]
-    AlreadyReplacing,
-    /// Only drives and mirrors can get one more side.
-    #[error("can only attach to mirrors and top-level disks")]
-    CannotMirror,
-    /// Nothing else holds what it holds.
-    #[error("only applicable to mirror and replacing vdevs")]
-    OnlyReplica,
-    /// It came back, and others had it meanwhile.
-    #[error(
-        "it was written elsewhere while it was away from the pool; if what is on it is not needed, \
-         have it take its own place: `zpool replace -f`"
-    )]
-    WrittenElsewhere,
-    /// The others lack something.
-    #[error("no valid replicas\nThe drives beside it do not have all that it has.")]
-    NoValidReplicas,
-    /// It is the last drive of a log vdev whose blocks are still needed.
-    #[error("the intent logs of datasets whose keys are not loaded are on it: load the keys first")]
-    LogInUse,
-    /// Only log vdevs, and devices that are part of no vdev, can be removed.
-    #[error("only inactive hot spares, cache and log devices can be removed")]
-    NotRemovable,
-    /// A device of the vdev is missing.
-    #[error("it cannot be expanded while a device of its vdev is missing")]
-    CannotExpand,
-    /// Spares cannot stand in for log devices.
-    #[error(
-        "a spare cannot take the place of a log device: use `zpool replace` with another drive"
-    )]
-    SpareForLog,
-    /// The drives must fit the configuration of the pool's checkpoint.
-    #[error("{0}")]
-    Checkpoint(#[from] CheckpointError),
-    /// A vdev is being removed.
-    #[error("{0}")]
-    Removal(#[from] RemovalError),
-    /// The work goes on already.
-    #[error("currently {}", if *.0 == "trim" { "trimming" } else { "initializing" })]
-    ActivityRuns(&'static str),
-    /// The work does not go on.
-    #[error("there is no active {}", if *.0 == "trim" { "trim" } else { "initialization" })]
-    NoActivity(&'static str),
-    /// The free space of the drive is not known in terms of its own bytes.
-    #[error(
-        "drives of a dRAID, of a raidz that is expanded, and of pools without tables of vdevs are not supported"
-    )]
-    ActivityUnsupported,
-    /// A device of the pool is missing or fails.
-    #[error("one or more devices is currently unavailable")]
-    DeviceMissing,
-    /// A command faulted it, or it had too many errors.
-    #[error("it is faulted: `zpool clear` brings it back")]
-    Faulted,
-}
 
 /// A drive that is to be part of a pool.
 #[derive(Clone, Debug)]
@@ -126,6 +58,16 @@ pub enum AttachMode {
     Spare(Guid),
 }
 
+/// How a new side gets its data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Reconstruction {
+    /// By a resilver, block by block, with checksums.
+    #[default]
+    Healing,
+    /// By a rebuild in the order of the space (`zpool replace -s`), and a scrub after it.
+    Sequential,
+}
+
 impl AttachMode {
     /// The vdev that joins the old leaf and the new one.
     fn parent_kind(self) -> VdevKind {
@@ -140,14 +82,41 @@ impl AttachMode {
 impl ActivePool {
     /// Attaches a device beside a leaf. Returns when the configuration has it. A resilver then writes what
     /// it lacks, and [`ActivePool::finish_replacements`] detaches the leaf that it replaces.
-    pub fn attach_child(&self, old: Guid, new: NewChild, mode: AttachMode) -> Result<(), Error> {
-        self.check_attach(old, &new, mode)?;
+    pub fn attach_child(
+        &self,
+        old: Guid,
+        new: NewChild,
+        mode: AttachMode,
+        how: Reconstruction,
+    ) -> Result<(), Error> {
+        let top = self.check_attach(old, mode, how)?;
+        let node = self.tree.top(top.id).ok_or(DeviceChangeError::NotInPool)?;
+        check_device_size(&node, &top, new.device.size())?;
         // the label of a spare holds no past, and names the spare until the pool's label replaces it
         if !matches!(mode, AttachMode::Spare(_)) {
             let blank = Leaf::new(old, String::new(), Some(Arc::clone(&new.device)), Txg::ZERO);
             commit::clear_leaf_labels(&blank).map_err(|_| Error::NoDeviceWritten)?;
         }
-        self.run_sync_task(move |active, change| active.attach_child_sync(change, old, &new, mode))?
+        let side = NewSide::Device(new);
+        let kind = (mode, how);
+        self.run_sync_task(move |active, change| active.attach_side_sync(change, old, &side, kind))?
+    }
+
+    /// Attaches a distributed spare of a dRAID beside one of its leaves. A resilver then writes to it.
+    pub fn attach_distributed_spare(
+        &self,
+        old: Guid,
+        spare: &AuxiliaryEntry,
+        how: Reconstruction,
+    ) -> Result<(), Error> {
+        let mode = AttachMode::Spare(spare.guid);
+        let top = self.check_attach(old, mode, how)?;
+        if spare.top_guid() != Some(top.guid) {
+            return Err(DeviceChangeError::SpareOfOtherDraid.into());
+        }
+        let side = NewSide::DistributedSpare(Box::new(spare.config()?));
+        let kind = (mode, how);
+        self.run_sync_task(move |active, change| active.attach_side_sync(change, old, &side, kind))?
     }
 
     /// Detaches a child of a mirror, a replacing or a spare vdev. A hot spare is available again.
@@ -164,12 +133,13 @@ impl ActivePool {
         Ok(())
     }
 
+    /// Returns the top-level vdev of the old leaf.
     fn check_attach(
         &self,
         old: Guid,
-        new: &NewChild,
         mode: AttachMode,
-    ) -> Result<(), DeviceChangeError> {
+        how: Reconstruction,
+    ) -> Result<VdevConfig, DeviceChangeError> {
         self.check_no_checkpoint()?;
         self.check_no_removal()?;
         let config = self.config();
@@ -189,16 +159,20 @@ impl ActivePool {
             | (AttachMode::Replace | AttachMode::Spare(_), _) => {}
             (AttachMode::Attach, _) => return Err(DeviceChangeError::CannotMirror),
         }
-        let node = self.tree.top(top.id).ok_or(DeviceChangeError::NotInPool)?;
-        check_device_size(&node, top, new.device.size())
+        match how {
+            Reconstruction::Sequential => self.check_rebuild(top)?,
+            Reconstruction::Healing if self.rebuilding_vdevs().is_empty() => {}
+            Reconstruction::Healing => return Err(DeviceChangeError::Rebuilding),
+        }
+        Ok(top.clone())
     }
 
-    fn attach_child_sync(
+    fn attach_side_sync(
         &self,
         change: &SyncTaskContext<'_>,
         old: Guid,
-        new: &NewChild,
-        mode: AttachMode,
+        new: &NewSide,
+        (mode, how): (AttachMode, Reconstruction),
     ) -> Result<(), Error> {
         self.check_no_checkpoint().map_err(DeviceChangeError::from)?;
         self.check_no_removal().map_err(DeviceChangeError::from)?;
@@ -207,17 +181,18 @@ impl ActivePool {
         let place = root.children.iter().find(|top| top.leaves().any(|leaf| leaf.guid == old));
         let (vdev, ashift) =
             place.map(|top| (top.id, top.ashift)).ok_or(DeviceChangeError::NotInPool)?;
-        let mut side = leaf_config(&new.spec);
+        let mut side = new.config();
         side.guid = match mode {
             AttachMode::Spare(guid) => guid,
             AttachMode::Replace | AttachMode::Attach => self.unused_guid(root, Guid::new(0)),
         };
         side.is_spare = matches!(mode, AttachMode::Spare(_));
         side.create_txg = Some(change.tx.txg());
+        side.rebuild_txg = (how == Reconstruction::Sequential).then_some(change.tx.txg());
         if config.has_vdev_zaps {
             side.leaf_zap = Some(create_vdev_zap(change)?);
         }
-        let node = self.new_leaf(&side, new, ashift);
+        let node = self.new_node(&side, new, ashift)?;
         let parent = self.unused_guid(root, side.guid);
         let beside = ChildInsertion { old, parent, mode };
         beside.insert_into_config(root, &side);
@@ -227,6 +202,9 @@ impl ActivePool {
         self.tree.set_top(vdev, top);
         self.set_vdev_tree(root.clone());
         self.take_spare_device(side.guid);
+        if how == Reconstruction::Sequential {
+            self.start_rebuild_sync(change, &self.top_config(vdev)?)?;
+        }
         Ok(())
     }
 
@@ -245,12 +223,32 @@ impl ActivePool {
 
     /// A leaf that misses all up to now: whoever writes with the tree as it was writes to groups
     /// that are open at most.
-    fn new_leaf(&self, config: &VdevConfig, new: &NewChild, ashift: Option<u64>) -> VdevNode {
-        let (path, device) = (new.spec.path.clone(), Some(Arc::clone(&new.device)));
-        let ashift = ashift.and_then(Ashift::new).unwrap_or(Ashift::MIN);
-        let leaf = Leaf::new(config.guid, path, device, Txg::new(u64::MAX)).with_ashift(ashift);
-        leaf.set_dtl(TxgRanges::new([(INITIAL_TXG, self.txgs.open_txg())]));
-        VdevNode { guid: config.guid, kind: NodeKind::Leaf(Arc::new(leaf)) }
+    fn new_node(
+        &self,
+        config: &VdevConfig,
+        new: &NewSide,
+        ashift: Option<u64>,
+    ) -> Result<VdevNode, DeviceChangeError> {
+        let missed = TxgRanges::new([(INITIAL_TXG, self.txgs.open_txg())]);
+        let kind = match new {
+            NewSide::Device(new) => {
+                let (path, device) = (new.spec.path.clone(), Some(Arc::clone(&new.device)));
+                let ashift = ashift.and_then(Ashift::new).unwrap_or(Ashift::MIN);
+                let leaf = Leaf::new(config.guid, path, device, Txg::new(u64::MAX));
+                let leaf = leaf.with_ashift(ashift);
+                leaf.set_dtl(missed);
+                NodeKind::Leaf(Arc::new(leaf))
+            }
+            NewSide::DistributedSpare(_) => {
+                let number = config.spare_id.and_then(|id| u32::try_from(id).ok());
+                let number = number.ok_or(DeviceChangeError::NotInPool)?;
+                let path = config.path.clone().unwrap_or_default();
+                let spare = DistributedSpare::new(config.guid, number, path);
+                spare.leaf().set_dtl(missed);
+                NodeKind::DistributedSpare(spare)
+            }
+        };
+        Ok(VdevNode { guid: config.guid, kind })
     }
 
     /// The vdevs are others from this group on.
@@ -304,6 +302,9 @@ impl ActivePool {
         }
         drop(noted);
         self.set_vdev_tree(root.clone());
+        if self.tree.rebuild_targets(vdev, INITIAL_TXG).is_err() {
+            self.end_rebuild_sync(change, vdev, RebuildPhase::Canceled)?;
+        }
         Ok(removed.is_some_and(|removed| removed.is_spare))
     }
 }
@@ -418,6 +419,23 @@ fn with_top_fields(vdev: VdevConfig, top: &VdevConfig) -> VdevConfig {
     }
 }
 
+/// A device, or a distributed spare, that is attached beside a leaf.
+enum NewSide {
+    Device(NewChild),
+    /// The configuration that the list of spares has.
+    DistributedSpare(Box<VdevConfig>),
+}
+
+impl NewSide {
+    fn config(&self) -> VdevConfig {
+        match self {
+            Self::Device(new) => leaf_config(&new.spec),
+            // as OpenZFS, only top-level vdevs have an ashift in a label
+            Self::DistributedSpare(config) => VdevConfig { ashift: None, ..(**config).clone() },
+        }
+    }
+}
+
 /// A new side beside an old one.
 struct ChildInsertion {
     old: Guid,
@@ -457,8 +475,10 @@ impl ChildInsertion {
     }
 
     fn insert_into_node(&self, node: &mut VdevNode, side: &mut Option<VdevNode>) {
-        let is_old =
-            |node: &VdevNode| matches!(node.kind, NodeKind::Leaf(_)) && node.guid == self.old;
+        let is_old = |node: &VdevNode| {
+            matches!(node.kind, NodeKind::Leaf(_) | NodeKind::DistributedSpare(_))
+                && node.guid == self.old
+        };
         if let (AttachMode::Attach, NodeKind::Mirror(sides)) = (self.mode, &mut node.kind)
             && sides.iter().any(is_old)
         {

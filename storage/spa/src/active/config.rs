@@ -7,13 +7,21 @@ use ondisk::nvlist::{Encoding, Nvlist};
 use txg::Tx;
 use zap::Zap;
 
-use super::{ActivePool, ConfigState};
+use super::ActivePool;
 use crate::create::label_features;
 use crate::directory::POOL_DIRECTORY;
 use crate::{Error, PoolDirectory};
 
 /// Bytes of a block of a packed list.
 const BLOCK_SIZE: u32 = 16 << 10;
+
+/// The pool's configuration, and whether the pool and its labels have it.
+pub(crate) struct ConfigState {
+    pub(crate) current: PoolConfig,
+    pub(crate) is_dirty: bool,
+    /// As the group that is being written has it, if that is news: its labels are to say the same.
+    pub(crate) syncing: Option<PoolConfig>,
+}
 
 impl ConfigState {
     /// A configuration that the pool and its labels have.

@@ -25,13 +25,15 @@ impl ActivePool {
     pub(super) fn write_dtls(&self, tx: &Tx) -> Result<bool, Error> {
         let mut any = false;
         let mut noted = self.synced_dtls.lock();
-        for leaf in self.tree.leaves() {
-            let mut away = leaf.dtl();
-            if !leaf.is_writable() {
-                // it will miss this group too
-                away.add(tx.txg(), tx.txg());
-                leaf.set_dtl(away.clone());
-            }
+        let leaves = self.tree.leaves();
+        for leaf in leaves.iter().filter(|leaf| !leaf.is_writable()) {
+            // it will miss this txg too
+            let mut missed = leaf.dtl();
+            missed.add(tx.txg(), tx.txg());
+            leaf.set_dtl(missed);
+        }
+        for leaf in leaves.into_iter().chain(self.tree.distributed_spares()) {
+            let away = leaf.dtl();
             let known = noted.entry(leaf.guid()).or_default();
             if *known == away {
                 continue;
@@ -113,8 +115,8 @@ fn find_leaf_config(vdev: &mut VdevConfig, guid: Guid) -> Option<&mut VdevConfig
 /// Has the leaves of a pool take part from now on; what each missed while it was away is known. Returns what
 /// the pool has noted of that.
 pub(super) fn rejoin_leaves(pool: &Pool) -> BTreeMap<Guid, TxgRanges> {
-    let leaves = pool.tree.leaves();
-    let noted = leaves.iter().map(|leaf| (leaf.guid(), leaf.dtl())).collect();
+    let leaves = pool.tree.leaves().into_iter().chain(pool.tree.distributed_spares());
+    let noted = leaves.map(|leaf| (leaf.guid(), leaf.dtl())).collect();
     for leaf in pool.tree.writable_leaves() {
         leaf.rejoin(pool.uberblock.txg);
     }

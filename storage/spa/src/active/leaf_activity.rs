@@ -41,7 +41,7 @@ use crate::Error;
 const PATTERN: u64 = 0xdead_beef_dead_beee;
 /// Bytes of a step of initialize, and of trim.
 const INITIALIZE_STEP: u32 = 1 << 20;
-const TRIM_STEP: u32 = 64 << 20;
+pub(super) const TRIM_STEP: u32 = 64 << 20;
 /// Bytes in front of the space of a leaf.
 const DATA_START: u64 = 4 << 20;
 
@@ -414,7 +414,7 @@ impl ActivePool {
 }
 
 /// Writes the pattern to a range of a leaf, or has the device discard it.
-fn sweep_range(leaf: &Leaf, part: &Range<u64>, kind: ActivityKind) -> Result<(), Error> {
+pub(super) fn sweep_range(leaf: &Leaf, part: &Range<u64>, kind: ActivityKind) -> Result<(), Error> {
     let device = leaf.device().filter(|_| part.start < part.end);
     let Some(device) = device else { return Ok(()) };
     let start = part.start + DATA_START;
@@ -434,7 +434,7 @@ fn sweep_range(leaf: &Leaf, part: &Range<u64>, kind: ActivityKind) -> Result<(),
 
 /// How ranges of a top-level vdev lie on one of its leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LeafMap {
+pub(super) enum LeafMap {
     /// At the same place.
     Same,
     /// Of a raidz: each `width`th sector, from the one of this column on.
@@ -442,7 +442,7 @@ enum LeafMap {
 }
 
 impl LeafMap {
-    fn new(top: &VdevNode, leaf: Guid) -> Self {
+    pub(super) fn new(top: &VdevNode, leaf: Guid) -> Self {
         let NodeKind::Raidz(_, children) = &top.kind else { return Self::Same };
         let is_below = |child: &VdevNode| child.leaves().iter().any(|own| own.guid() == leaf);
         let column = children.iter().position(is_below).unwrap_or(0);
@@ -455,7 +455,7 @@ impl LeafMap {
     }
 
     /// The bytes of the leaf that a range of the vdev lies on.
-    fn to_leaf(self, range: &Range<u64>) -> Range<u64> {
+    pub(super) fn to_leaf(self, range: &Range<u64>) -> Range<u64> {
         let Self::Column { column, width, shift } = self else { return range.clone() };
         let row = |sector: u64| match sector.checked_sub(column) {
             Some(past) => past.div_ceil(width),

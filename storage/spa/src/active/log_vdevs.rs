@@ -11,7 +11,8 @@ use ondisk::label::{VdevConfig, VdevKind};
 use units::{Guid, VdevId};
 use vdev::{NodeKind, VdevNode};
 
-use super::attach::{DeviceChangeError, free_leaf_objects, free_vdev_zap};
+use super::attach::{free_leaf_objects, free_vdev_zap};
+use super::device_change::DeviceChangeError;
 use super::{ActivePool, OpenDataset};
 use crate::{Error, commit};
 

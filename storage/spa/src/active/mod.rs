@@ -3,12 +3,14 @@
 mod add;
 mod assertions;
 mod attach;
+mod autotrim;
 mod auxiliary;
 mod block_refs;
 mod checkpoint;
 mod clone_source;
 mod config;
 mod deflate;
+mod device_change;
 mod dtl;
 mod export;
 mod history;
@@ -20,6 +22,7 @@ mod offline;
 mod policy;
 mod raidz_expand;
 mod reattach;
+mod rebuild;
 mod self_heal;
 mod space_limits;
 mod spares;
@@ -56,10 +59,11 @@ use crate::space::PoolSpace;
 use crate::{Error, Pool, capacity};
 
 pub use add::NewTop;
-pub use attach::{AttachMode, DeviceChangeError, NewChild};
+pub use attach::{AttachMode, NewChild, Reconstruction};
 pub use checkpoint::{CheckpointError, CheckpointStatus};
-pub(crate) use config::write_packed_nvlist;
+pub(crate) use config::{ConfigState, write_packed_nvlist};
 pub(crate) use deflate::dva_dsize;
+pub use device_change::DeviceChangeError;
 pub(crate) use history::append_entry;
 pub use identity::FEATURES_VERSION;
 pub use leaf_activity::{ActivityCommand, ActivityKind, ActivityStep};
@@ -67,6 +71,7 @@ pub use mmp::FAIL_INTERVALS as SIGNS_MISSED;
 pub use offline::out_of_service_leaves;
 pub use policy::{EnabledFeatures, RedundantMetadata, StorageSettings};
 pub use raidz_expand::{ExpandError, ExpansionStatus, ReflowEnd};
+pub use rebuild::RebuildStatus;
 pub use space_limits::SpaceTurn;
 pub use split::{SplitDevice, SplitError};
 pub use synced_mos::SyncedMos;
@@ -107,8 +112,7 @@ pub trait OwnerAccounting: Send + Sync {
     /// How the objects of a set are marked of which account is kept.
     fn accounting_flags(&self, objset: &Objset) -> Flags;
 
-    /// Objects were changed; the tables of what owners use are changed with them, in the same
-    /// group.
+    /// Updates the tables of what owners use for changed objects, in the same txg.
     fn update_usage(&self, objset: &Objset, tx: &Tx, changed: &[DnodeChange]) -> Result<(), Error>;
 }
 
@@ -276,6 +280,8 @@ pub struct ActivePool {
     pub(crate) error_log: ErrorLog,
     /// How a raidz expansion goes on.
     pub(crate) reflow: raidz_expand::ReflowProgress,
+    /// The sequential rebuilds that go on, and the last ones.
+    rebuilds: rebuild::Rebuilds,
     /// The vdev removal that goes on, or the last one.
     removal: vdev_removal::RemovalState,
     /// Nothing is written, whatever is asked for.
@@ -284,14 +290,6 @@ pub struct ActivePool {
     rewound_to: Option<Txg>,
     /// The drives do not know of that yet.
     rewind_pending: AtomicBool,
-}
-
-/// The pool's configuration, and whether the pool and its labels have it.
-pub(crate) struct ConfigState {
-    pub(crate) current: PoolConfig,
-    pub(crate) is_dirty: bool,
-    /// As the group that is being written has it, if that is news: its labels are to say the same.
-    pub(crate) syncing: Option<PoolConfig>,
 }
 
 impl std::fmt::Debug for ActivePool {
@@ -338,10 +336,9 @@ impl ActivePool {
         let writer = Arc::new(new_writer(&pool, &space, &world));
         let shared = Arc::new(block_refs::BlockRefs::load(&pool, &mos, &world)?);
         writer.set_shared_blocks(Arc::clone(&shared) as Arc<dyn zio::SharedBlocks>);
-        let noted = dtl::rejoin_leaves(&pool);
-        let (bare, saved) = (capacity::base_space(&pool), capacity::saved_space(&pool));
         let checkpoint = pool.checkpoint()?;
         let activities = leaf_activity::LeafActivities::load(&mos, pool.config.tree.as_ref());
+        let rebuilds = rebuild::Rebuilds::load(&pool);
         mos.pin_synced();
         let limits = TxgLimits { sector_size: space_limits::min_allocation(&pool), ..world.limits };
         let groups = Txgs::new(pool.uberblock.txg, limits);
@@ -355,9 +352,10 @@ impl ActivePool {
         Ok(Self {
             txgs: groups,
             features: EnabledFeatures::from_pool(&pool.features, pool.uberblock.version),
-            base_space: AtomicU64::new(bare),
+            base_space: AtomicU64::new(capacity::base_space(&pool)),
             asize_inflation: AtomicU64::new(space_limits::asize_inflation(&pool)),
-            saved_space: AtomicU64::new(saved),
+            saved_space: AtomicU64::new(capacity::saved_space(&pool)),
+            synced_dtls: Mutex::new(dtl::rejoin_leaves(&pool)),
             space_queue: space_limits::SpaceQueue::default(),
             name: pool.name,
             guid: AtomicU64::new(pool.guid.get()),
@@ -381,7 +379,6 @@ impl ActivePool {
             activities,
             sync_lock: Mutex::new(()),
             faults: Mutex::default(),
-            synced_dtls: Mutex::new(noted),
             allow_missing_logs: AtomicBool::new(false),
             fatal_error: RwLock::new(None),
             l2arc,
@@ -392,6 +389,7 @@ impl ActivePool {
             scan_state: ScanState::load(&pool.directory),
             error_log: ErrorLog::default(),
             reflow: raidz_expand::ReflowProgress::default(),
+            rebuilds,
             removal: vdev_removal::RemovalState::load(&pool.directory)?,
             is_read_only: false,
             rewound_to: pool.rewound_to,

@@ -18,7 +18,8 @@ use units::{Guid, Txg};
 use vdev::{Leaf, OutOfService, VdevTree};
 
 use super::ActivePool;
-use super::attach::{DeviceChangeError, edit_vdev};
+use super::attach::edit_vdev;
+use super::device_change::DeviceChangeError;
 use super::reattach::replace_leaf;
 use super::spares::request_unspare;
 use crate::Error;

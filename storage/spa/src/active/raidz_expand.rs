@@ -38,7 +38,8 @@ use units::{Ashift, Guid, ObjectId, Txg, VdevId};
 use vdev::{Leaf, NodeKind, ReflowChunk, ReflowPause, VdevNode, overwrite_limit, scratch_size};
 use zap::Zap;
 
-use super::attach::{DeviceChangeError, NewChild, check_device_size, create_vdev_zap};
+use super::attach::{NewChild, check_device_size, create_vdev_zap};
+use super::device_change::DeviceChangeError;
 use super::{ActivePool, CheckpointError};
 use crate::features::{self, RefcountChange};
 use crate::vdev_layout::leaf_config;
@@ -432,7 +433,7 @@ impl ActivePool {
         Ok(last)
     }
 
-    fn top_config(&self, vdev: VdevId) -> Result<VdevConfig, Error> {
+    pub(super) fn top_config(&self, vdev: VdevId) -> Result<VdevConfig, Error> {
         let config = self.config();
         let tops = config.tree.map(|root| root.children).unwrap_or_default();
         let top = tops.into_iter().find(|top| top.id == vdev);

@@ -14,7 +14,8 @@ use units::{Ashift, Guid, Txg};
 use vdev::{Leaf, NodeKind, VdevNode};
 
 use super::ActivePool;
-use super::attach::{DeviceChangeError, check_device_size, edit_vdev};
+use super::attach::{check_device_size, edit_vdev};
+use super::device_change::DeviceChangeError;
 use super::spares::request_unspare;
 use crate::space::is_closed_to_allocation;
 use crate::{Error, read_labels};

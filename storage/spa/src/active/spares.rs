@@ -34,7 +34,10 @@ pub(super) fn request_unspare(root: &mut VdevConfig, leaf: Guid) -> bool {
 /// The spare that stays permanently when the leaf that it replaces is detached.
 pub(super) fn promoted_spare(parent: &VdevConfig, gone: Guid) -> Option<Guid> {
     match (&parent.kind, &parent.children[..]) {
-        (VdevKind::Spare, [first, .., last]) if first.guid == gone && last.is_spare => {
+        // a distributed spare stays one: the drive may be replaced by another later
+        (VdevKind::Spare, [first, .., last])
+            if first.guid == gone && last.is_spare && last.kind != VdevKind::DraidSpare =>
+        {
             Some(last.guid)
         }
         _ => None,
@@ -87,7 +90,10 @@ impl ActivePool {
     /// Whether the vdev of a leaf has valid replicas without it.
     pub(super) fn is_expendable(&self, leaf: Guid) -> bool {
         let tops = self.tree.tops().into_iter();
-        let mut tops = tops.filter(|(_, top)| top.leaves().iter().any(|own| own.guid() == leaf));
+        let mut tops = tops.filter(|(_, top)| {
+            let mut own = top.leaves().into_iter().chain(top.distributed_spares());
+            own.any(|own| own.guid() == leaf)
+        });
         tops.next().is_some_and(|(_, top)| top.outage(&|own| own.guid() == leaf).is_empty())
     }
 

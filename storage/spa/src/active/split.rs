@@ -21,7 +21,7 @@ use ondisk::history::Entry;
 use ondisk::label::{VdevConfig, VdevKind};
 use units::Guid;
 
-use super::attach::DeviceChangeError;
+use super::device_change::DeviceChangeError;
 use super::{ActivePool, RemovalError};
 use crate::Error;
 

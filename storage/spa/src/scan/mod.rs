@@ -47,9 +47,9 @@ pub(crate) use targets::dataset_root;
 pub struct ScanProgress {
     /// Scanned bytes, and the wish that it should stop.
     pub job: Job,
-    bytes_read: AtomicU64,
-    bytes_written: AtomicU64,
-    errors: AtomicU64,
+    pub(crate) bytes_read: AtomicU64,
+    pub(crate) bytes_written: AtomicU64,
+    pub(crate) errors: AtomicU64,
 }
 
 impl ScanProgress {

@@ -39,7 +39,7 @@ impl Resilver {
     fn from_tree(tree: &VdevTree) -> Self {
         let mut missed = HashMap::new();
         let mut all_txgs = TxgRanges::default();
-        for leaf in tree.writable_leaves() {
+        for leaf in tree.writable_leaves().into_iter().chain(tree.distributed_spares()) {
             // what it misses from here on makes more lapses
             let lapses = leaf.miss_count();
             let txgs = leaf.dtl();
@@ -79,8 +79,8 @@ impl ScanPolicy for Resilver {
     }
 
     fn covers(&self, pool: &ActivePool) -> bool {
-        let leaves = pool.tree.leaves();
-        leaves.iter().all(|leaf| leaf.dtl().is_empty() || self.missed.contains_key(&leaf.guid()))
+        let mut leaves = pool.tree.leaves().into_iter().chain(pool.tree.distributed_spares());
+        leaves.all(|leaf| leaf.dtl().is_empty() || self.missed.contains_key(&leaf.guid()))
     }
 }
 
@@ -89,8 +89,17 @@ impl ActivePool {
     pub fn needs_resilver(&self) -> bool {
         let leaves = self.tree.leaves();
         let lacks = |leaf: &Arc<Leaf>| leaf.is_writable() && !leaf.dtl().is_empty();
+        let spares = self.tree.distributed_spares();
         !self.is_read_only()
-            && (leaves.iter().any(lacks) || !self.completed_replacements().is_empty())
+            && (leaves.iter().any(lacks)
+                || spares.iter().any(|spare| !spare.dtl().is_empty())
+                || !self.completed_replacements().is_empty())
+    }
+
+    /// Whether a leaf that works, or a distributed spare, lacks what it missed.
+    pub fn has_outdated_leaves(&self) -> bool {
+        let leaves = self.tree.writable_leaves().into_iter().filter(|leaf| !leaf.is_failing());
+        leaves.chain(self.tree.distributed_spares()).any(|leaf| !leaf.dtl().is_empty())
     }
 
     /// Writes to all present leaves what they missed, then clears their DTLs; blocks that could not be
@@ -123,7 +132,8 @@ impl ActivePool {
     fn can_continue_resilver(&self, aim: &Resilver) -> bool {
         let record = self.scan_record();
         let is_running = record.function == ScanFunction::Resilver && record.is_running();
-        let lacking = self.tree.leaves().iter().filter(|leaf| !leaf.dtl().is_empty()).count();
+        let leaves = self.tree.leaves().into_iter().chain(self.tree.distributed_spares());
+        let lacking = leaves.filter(|leaf| !leaf.dtl().is_empty()).count();
         let is_within = aim.since_txg() >= record.min_txg
             && aim.all_txgs.last().is_some_and(|last| last <= record.max_txg);
         is_running && record.errors == 0 && lacking == 1 && is_within
@@ -132,7 +142,12 @@ impl ActivePool {
     /// Takes drives for whole, but for what was lost, as soon as what they got will last.
     fn clear_dtls(&self, aim: &Resilver, lost: &TxgRanges) -> Result<(), Error> {
         for MissedTxgs { leaf, txgs, miss_count: lapses } in aim.without_new_misses() {
-            if leaf.flush().is_ok() {
+            // the columns of a distributed spare are on other drives: what one of those loses is in its own DTL
+            let is_flushed = match leaf.device() {
+                Some(_) => leaf.flush().is_ok(),
+                None => self.tree.flush(&mut Vec::new()).is_ok(),
+            };
+            if is_flushed {
                 leaf.shrink_dtl(txgs, &txgs.intersection(lost), *lapses);
             }
         }

@@ -302,6 +302,12 @@ impl ActivePool {
         })?
     }
 
+    /// Begins a scrub of all blocks. No scan goes on.
+    pub(crate) fn start_scrub_sync(&self, change: &SyncTaskContext<'_>) -> Result<(), Error> {
+        self.error_log.begin_scan();
+        self.set_up_scan_sync(change, ScanFunction::Scrub, Txg::ZERO)
+    }
+
     fn set_up_scan_sync(
         &self,
         change: &SyncTaskContext<'_>,

@@ -12,9 +12,8 @@ use crate::{Error, Pool};
 /// Sets every leaf's DTL. A leaf with an unreadable DTL may have missed anything.
 pub(crate) fn load_dtls(pool: &Pool) {
     let Some(root) = &pool.config().tree else { return };
-    let leaves = pool.tree().leaves();
-    for config in root.leaves().filter(|config| is_physical_leaf(config)) {
-        let Some(leaf) = leaves.iter().find(|leaf| leaf.guid() == config.guid) else { continue };
+    for config in root.leaves().filter(|config| has_dtl(config)) {
+        let Some(leaf) = pool.tree().leaf(config.guid) else { continue };
         let anything = |_| TxgRanges::new([(Txg::new(1), pool.txg())]);
         let ranges = config.dtl.map(|object| read_dtl(pool.mos(), object).unwrap_or_else(anything));
         let ranges = ranges.unwrap_or_default();
@@ -22,7 +21,7 @@ pub(crate) fn load_dtls(pool: &Pool) {
             // earlier errors, before that was known, do not count
             leaf.clear_errors();
         }
-        if leaf.device().is_none() {
+        if leaf.device().is_none() && config.kind != VdevKind::DraidSpare {
             // it may have taken part until now, whatever else it lacks
             let gone = ranges.iter().find(|(first, last)| (*first..=*last).contains(&pool.txg()));
             let first = gone.map(|(first, _)| first.get());
@@ -37,18 +36,8 @@ pub(crate) fn load_dtls(pool: &Pool) {
     }
 }
 
-/// A distributed spare that lacks something which it was to get.
-pub(crate) fn incomplete_spare(pool: &Pool) -> Option<&VdevConfig> {
-    let root = pool.config().tree.as_ref()?;
-    let mut spares = root.leaves().filter(|config| matches!(config.kind, VdevKind::DraidSpare));
-    spares.find(|config| {
-        let missed = config.dtl.map(|object| read_dtl(pool.mos(), object));
-        missed.is_some_and(|missed| missed.is_ok_and(|missed| !missed.is_empty()))
-    })
-}
-
-fn is_physical_leaf(config: &VdevConfig) -> bool {
-    matches!(config.kind, VdevKind::Disk | VdevKind::File)
+fn has_dtl(config: &VdevConfig) -> bool {
+    matches!(config.kind, VdevKind::Disk | VdevKind::File | VdevKind::DraidSpare)
 }
 
 fn read_dtl(mos: &Objset, object: ObjectId) -> Result<TxgRanges, Error> {

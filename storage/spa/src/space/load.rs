@@ -40,6 +40,8 @@ pub struct PoolSpace {
     pub(crate) is_logging: AtomicBool,
     /// Whether a checkpoint was discarded, and space that only it used is still to be freed.
     pub(super) is_discarding: AtomicBool,
+    /// Space freed by recent txgs, for autotrim.
+    pub(crate) freed: super::freed::FreedSpace,
     /// Which maps were written in which txg.
     pub(crate) written_maps: Mutex<(Txg, std::collections::BTreeSet<(VdevId, MetaslabId)>)>,
 }
@@ -183,6 +185,7 @@ impl PoolSpace {
             // zdb counts each log among the maps with histograms, whether it has one or not
             is_logging: AtomicBool::new(zaps && has_histograms && has("com.delphix:log_spacemap")),
             is_discarding: AtomicBool::new(false),
+            freed: super::freed::FreedSpace::default(),
             written_maps: Mutex::default(),
         }
     }
@@ -296,15 +299,11 @@ pub(crate) fn is_closed_to_allocation(config: &VdevConfig, top: &VdevNode) -> bo
 
 /// Refuses pools in the midst of something that writing does not know how to continue with.
 pub(crate) fn check_writable(pool: &Pool) -> Result<(), Error> {
-    let why = if let FeatureCheck::ReadOnly(guids) = features::check_features(pool.features()) {
-        format!("it uses what is not known here: {}", guids.join(", "))
-    } else if let Some(spare) = super::incomplete_spare(pool) {
-        let number = spare.spare_id.unwrap_or_default();
-        format!("the distributed spare {number} has not all yet that it is to have")
-    } else {
-        return Ok(());
-    };
-    Err(Error::NotWritable { why })
+    if let FeatureCheck::ReadOnly(guids) = features::check_features(pool.features()) {
+        let why = format!("it uses what is not known here: {}", guids.join(", "));
+        return Err(Error::NotWritable { why });
+    }
+    Ok(())
 }
 
 fn has_feature(pool: &Pool, guid: &str) -> bool {

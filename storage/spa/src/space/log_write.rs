@@ -49,6 +49,7 @@ impl PoolSpace {
             None => self.create_txg_log(writing)?,
         };
         let changes = self.allocator.drain_changes(txg);
+        self.freed.record(&changes);
         append_to_log(writing, map, &changes)?;
         for change in &changes {
             self.write_map_header(writing, change)?;

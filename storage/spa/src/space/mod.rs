@@ -10,11 +10,13 @@
 //! removed obsolete ranges of removed vdevs
 //! checkpoint  freed ranges that the pool's checkpoint protects
 //! dtl     the txgs that a drive missed
+//! freed   space freed by recent txgs, for autotrim
 //! ```
 
 mod checkpoint;
 mod dtl;
 mod fragmentation;
+mod freed;
 mod load;
 mod log;
 mod log_write;
@@ -24,7 +26,6 @@ mod vdevs;
 mod write;
 
 pub(crate) use checkpoint::CHECKPOINT_FEATURE;
-use dtl::incomplete_spare;
 pub(crate) use dtl::load_dtls;
 pub use load::PoolSpace;
 pub(crate) use load::{check_writable, is_closed_to_allocation, vdev_spec};

@@ -49,6 +49,7 @@ impl PoolSpace {
         }
         let emptied = self.flush_entire_log(&writing)?;
         let changes = self.allocator.drain_changes(tx.txg());
+        self.freed.record(&changes);
         for change in &changes {
             self.write_metaslab(&writing, change)?;
         }

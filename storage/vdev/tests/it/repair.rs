@@ -155,7 +155,14 @@ fn distributed_spare_is_repaired_on_its_drive() {
         let drives = blank_drives(7);
         let gone = Leaf::new(Guid::new(300), String::new(), None, Txg::new(u64::MAX));
         let gone = VdevNode { guid: Guid::new(300), kind: NodeKind::Leaf(gone.into()) };
-        let spare = VdevNode { guid: Guid::new(200), kind: NodeKind::DistributedSpare(0) };
+        let spare = VdevNode {
+            guid: Guid::new(200),
+            kind: NodeKind::DistributedSpare(vdev::DistributedSpare::new(
+                Guid::new(200),
+                0,
+                String::new(),
+            )),
+        };
         let pair = VdevNode { guid: Guid::new(100), kind: NodeKind::Spare(vec![gone, spare]) };
         let mut children: Vec<_> = drives
             .iter()

@@ -429,7 +429,14 @@ fn distributed_spares_get_what_their_drives_would() {
         guid: Guid::new(100 + index as u64),
         kind: NodeKind::Spare(vec![
             leaf_node(index, None),
-            VdevNode { guid: Guid::new(200), kind: NodeKind::DistributedSpare(number) },
+            VdevNode {
+                guid: Guid::new(200),
+                kind: NodeKind::DistributedSpare(vdev::DistributedSpare::new(
+                    Guid::new(200),
+                    number,
+                    String::new(),
+                )),
+            },
         ]),
     };
     let children = |lost: Option<usize>| {

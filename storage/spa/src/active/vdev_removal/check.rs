@@ -4,7 +4,7 @@ use metaslab::Class;
 use ondisk::label::{VdevConfig, VdevKind};
 use units::VdevId;
 
-use super::super::attach::DeviceChangeError;
+use super::super::device_change::DeviceChangeError;
 use super::{ActivePool, FEATURE};
 use crate::{Error, PoolDirectory, capacity, features};
 
@@ -84,7 +84,10 @@ impl ActivePool {
         if top.removing {
             return Err(RemovalError::AlreadyRemoving.into());
         }
-        if tops.iter().any(|top| top.removing) || self.expanding_vdev().is_some() {
+        if tops.iter().any(|top| top.removing)
+            || self.expanding_vdev().is_some()
+            || !self.rebuilding_vdevs().is_empty()
+        {
             return Err(RemovalError::Busy.into());
         }
         if tops.iter().any(|other| !fits_removal(other, top.ashift)) {

@@ -24,7 +24,7 @@ use txg::Tx;
 use units::{Txg, VdevId};
 use vdev::{EvacuationPause, MappingSegment, RangeCopy};
 
-use super::super::attach::DeviceChangeError;
+use super::super::device_change::DeviceChangeError;
 use super::{ActivePool, RemovalError, U64_METADATA};
 use crate::Error;
 

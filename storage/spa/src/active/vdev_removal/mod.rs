@@ -37,7 +37,8 @@ use vdev::{EvacuationPause, NodeKind, VdevNode};
 use zap::{Zap, ZapValue};
 
 use super::ActivePool;
-use super::attach::{DeviceChangeError, free_leaf_objects};
+use super::attach::free_leaf_objects;
+use super::device_change::DeviceChangeError;
 use crate::directory::POOL_DIRECTORY;
 use crate::features::{self, RefcountChange};
 use crate::space::{OBSOLETE_COUNTS, RemovalMapping};

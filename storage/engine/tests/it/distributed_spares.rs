@@ -1,0 +1,151 @@
+//! Distributed spares of dRAIDs: one stands in for a failed drive, and goes back.
+
+use std::path::PathBuf;
+
+use engine::pool::{DraidLayout, ImportOptions, Pool, VdevLayout};
+use sim::{DiskArray, Fault};
+
+use crate::offline::{leaf_states, resilver};
+use crate::resilver::import;
+use crate::shared_blocks::{noise_bytes, run_zdb};
+use crate::spares::{
+    DRIVE_SIZE, activate, assert_files, create_image, cut_power, new_pool, resilver_with_failed,
+    spare_states,
+};
+use crate::test_pool::{TempDir, check_pool, environment, write_file};
+
+const DRIVES: usize = 7;
+const SPARE: &str = "draid1-0-0";
+
+fn layout() -> VdevLayout {
+    VdevLayout::Draid(DraidLayout { parity: 1, data: 3, spares: 1 })
+}
+
+/// A dRAID with a distributed spare, of which the first drive is in another folder.
+fn draid_without_first(name: &str) -> (TempDir, Pool, TempDir) {
+    let folder = TempDir::new(name, DRIVES, DRIVE_SIZE);
+    let drives = folder.drives(DRIVES);
+    let new = new_pool(layout(), &drives, &[]);
+    let pool = engine::pool::create(&new, &environment()).unwrap();
+    write_file(&pool, "tank", "before", &noise_bytes(1, 5 << 20));
+    pool.export().unwrap();
+    drop(pool);
+    let away = TempDir::new(&format!("{name}-away"), 0, 0);
+    std::fs::rename(&drives[0], away.path().join("d0.img")).unwrap();
+    let pool = import(&[folder.path().into()]);
+    write_file(&pool, "tank", "while", &noise_bytes(2, 3 << 20));
+    pool.sync().unwrap();
+    (folder, pool, away)
+}
+
+#[test]
+fn distributed_spare_restores_redundancy() {
+    let (folder, pool, away) = draid_without_first("dspare-back");
+    assert_eq!(spare_states(&pool), ["AVAIL"]);
+    assert_eq!(activate(&pool), 1);
+    assert_eq!(activate(&pool), 0, "the drive has a spare already");
+    assert_eq!(spare_states(&pool), ["INUSE"]);
+    assert!(pool.detach_drive(SPARE).is_ok(), "the others still have all");
+    assert_eq!(spare_states(&pool), ["AVAIL"]);
+    pool.replace_drive("d0.img", Some(SPARE.as_ref()), false).unwrap();
+    resilver(&pool);
+    let vdev = &pool.status().vdevs[0].children[0];
+    assert_eq!((vdev.name.as_str(), vdev.state.as_str()), ("spare-0", "DEGRADED"));
+    pool.export().unwrap();
+    drop(pool);
+    let said = run_zdb(folder.path(), &["-bcc", "-C"]);
+    assert!(said.is_empty() || said.contains("type: 'dspare'"), "{said}");
+
+    // the spare makes up for the drive: another may go
+    for gone in [1, 4, 6] {
+        let left = (1..DRIVES).filter(|index| *index != gone);
+        let left: Vec<PathBuf> = left.map(|index| folder.drives(DRIVES)[index].clone()).collect();
+        let options = ImportOptions { read_only: true, ..ImportOptions::default() };
+        let pool = engine::pool::import_with(&left, "tank", &options, &environment()).unwrap();
+        assert_files(&pool);
+    }
+    std::fs::rename(away.path().join("d0.img"), &folder.drives(DRIVES)[0]).unwrap();
+    let pool = import(&[folder.path().into()]);
+    resilver(&pool);
+    pool.clear_errors(None).unwrap();
+    pool.resilver(&engine::pool::ScanProgress::new()).unwrap();
+    assert_eq!(spare_states(&pool), ["AVAIL"]);
+    assert_eq!(leaf_states(&pool), ["ONLINE"; DRIVES]);
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn replaced_drive_frees_the_distributed_spare() {
+    let (folder, pool, _) = draid_without_first("dspare-replace");
+    assert_eq!(activate(&pool), 1);
+    resilver(&pool);
+    let new = create_image(&folder, "new.img", DRIVE_SIZE);
+    pool.replace_drive("d0.img", Some(&new), false).unwrap();
+    resilver(&pool);
+    assert_eq!(spare_states(&pool), ["AVAIL"]);
+    assert_eq!(leaf_states(&pool), ["ONLINE"; DRIVES]);
+    assert_files(&pool);
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn detached_drive_leaves_the_distributed_spare() {
+    let (folder, pool, _) = draid_without_first("dspare-stays");
+    assert_eq!(activate(&pool), 1);
+    resilver(&pool);
+    pool.detach_drive("d0.img").unwrap();
+    assert_eq!(spare_states(&pool), ["INUSE"]);
+    pool.export().unwrap();
+    drop(pool);
+    run_zdb(folder.path(), &["-bcc"]);
+    let pool = import(&[folder.path().into()]);
+    assert_files(&pool);
+    let new = create_image(&folder, "new.img", DRIVE_SIZE);
+    pool.replace_drive(SPARE, Some(&new), false).unwrap();
+    resilver(&pool);
+    assert_eq!(spare_states(&pool), ["AVAIL"]);
+    assert_files(&pool);
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn distributed_spare_survives_power_cuts() {
+    let storm = DiskArray::new(&[64 << 20; DRIVES]);
+    let drives: Vec<PathBuf> = (0..DRIVES).map(|index| format!("/disk{index}").into()).collect();
+    let new = new_pool(layout(), &drives, &[]);
+    let pool = engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap();
+    write_file(&pool, "tank", "before", &noise_bytes(1, 5 << 20));
+    pool.sync().unwrap();
+    let start = storm.journal().len();
+    storm.disks()[1].add_fault(Fault::Removed);
+    write_file(&pool, "tank", "while", &noise_bytes(2, 3 << 20));
+    pool.sync().unwrap();
+    assert_eq!(activate(&pool), 1);
+    resilver_with_failed(&pool);
+    assert_files(&pool);
+    let in_use = storm.journal().len();
+    pool.detach_drive(SPARE).unwrap();
+    let end = storm.journal().len();
+    assert_eq!(spare_states(&pool), ["AVAIL"]);
+    drop(pool);
+    cut_power(&storm, (start, in_use, end));
+}
+
+#[test]
+fn distributed_spare_serves_its_own_draid_only() {
+    let folder = TempDir::new("dspare-other", DRIVES + 2, DRIVE_SIZE);
+    let drives = folder.drives(DRIVES + 2);
+    let mut new = new_pool(layout(), &drives[..DRIVES], &[]);
+    new.vdevs.extend(new_pool(VdevLayout::Mirror, &drives[DRIVES..], &[]).vdevs);
+    new.force = true;
+    let pool = engine::pool::create(&new, &environment()).unwrap();
+    let why = pool.replace_drive("d7.img", Some(SPARE.as_ref()), false).unwrap_err().to_string();
+    assert!(why.contains("only drives of its own dRAID"), "{why}");
+    pool.export().unwrap();
+}
