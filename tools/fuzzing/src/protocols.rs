@@ -8,7 +8,7 @@ use nbd::wire::option::ClientOption;
 use nbd::wire::request::Request;
 use nfs::wire::rpc::{Call, reply_xid};
 use nfs::wire::v3::Procedure;
-use nfs::wire::v4::{Compound, Operation, RecallAnswer};
+use nfs::wire::v4::{CachedAttributes, CallbackAnswer, Compound, Operation};
 use nfs::wire::{mount, xdr};
 use nvmet::wire::command::Command;
 use nvmet::wire::connect::{Connect, Property};
@@ -80,7 +80,11 @@ pub fn nfs(data: &[u8]) {
         nfs_arguments(call.arguments);
     }
     if reply_xid(data).is_some() {
-        let _ = RecallAnswer::parse(data);
+        if let Ok(Some(CallbackAnswer { result: Some((_, mut rest)), .. })) =
+            CallbackAnswer::parse(data)
+        {
+            let _ = CachedAttributes::parse(&mut rest);
+        }
     }
     nfs_arguments(data);
 }

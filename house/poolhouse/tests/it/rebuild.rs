@@ -22,7 +22,8 @@ fn distributed_spare_steps_in_by_itself() {
     nas.run_ok(&format!("zpool offline -f tank {}", names[1]));
     nas.wait_until(|| {
         let text = nas.run_ok("zpool status tank");
-        text.contains("scan: resilvered (draid1:2d:6c:1s-0) ") && text.contains("scan: scrub repaired")
+        text.contains("scan: resilvered (draid1:2d:6c:1s-0) ")
+            && text.contains("scan: scrub repaired")
     });
     let text = nas.run_ok("zpool status tank");
     assert!(text.contains("spare-1") && text.contains("INUSE"), "{text}");

@@ -48,6 +48,7 @@ fn destroy_snapshot(form: &Form) -> Result<Action, String> {
         defer: false,
         force: false,
         dry_run: false,
+        measure: false,
     };
     let consequence = "Data that only this snapshot holds is lost. The files as they are now, and other snapshots, \
                        stay.";

@@ -70,7 +70,9 @@ fn replica_card(replica: &ReplicaStatus, now: u64, visit: &Visit) -> Markup {
                                 @else { span class="badge failing" { "none" } }
                             }
                             td { @if let Some(time) = copy.snapshot_time { span title=(local(time)) { (ago(time, now)) } } }
-                            td class="number" { (copy.missing) }
+                            td class="number" {
+                                @match copy.missing { Some(count) => (count), None => "–" }
+                            }
                         }
                     }
                 }

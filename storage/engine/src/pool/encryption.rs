@@ -66,7 +66,7 @@ impl DatasetEncryption {
 }
 
 /// The cipher suite of a property's value, if it is one.
-fn parse_suite(name: &str, word: &str) -> Result<Option<Suite>> {
+fn parse_suite(word: &str) -> Result<Option<Suite>> {
     Ok(Some(match word {
         "off" => return Ok(None),
         "on" | "aes-256-gcm" => Suite::Aes256Gcm,
@@ -109,7 +109,7 @@ impl EncryptionOptions {
     }
 
     /// How often a passphrase is stretched; 0 for other keys.
-    fn pbkdf2_iterations(&self, name: &str, format: KeyFormat) -> Result<u64> {
+    fn pbkdf2_iterations(&self, format: KeyFormat) -> Result<u64> {
         let wanted = self.iterations.as_deref().map(str::parse::<u64>);
         match (format, wanted) {
             (KeyFormat::Passphrase, None) => Ok(DEFAULT_ITERATIONS),
@@ -132,7 +132,7 @@ impl EncryptionOptions {
     ) -> Result<UserKey> {
         let format = KeyFormat::from_name(format)
             .ok_or_else(|| encryption_error("keyformat is raw, hex or passphrase"))?;
-        let iterations = self.pbkdf2_iterations(name, format)?;
+        let iterations = self.pbkdf2_iterations(format)?;
         let salt = if iterations == 0 { 0 } else { world.random_u64().max(1) };
         let secret = secret.ok_or_else(|| encryption_error("its key was not given"))?;
         let stretching = Pbkdf2Params { salt, iterations };
@@ -165,7 +165,7 @@ pub(super) fn new_encryption(
     let facts = above.map(Dataset::key_info).transpose().map_err(failed)?.flatten();
     let inherited = facts.as_ref().and_then(|facts| Suite::from_code(facts.suite_code).ok());
     let suite = match options.encryption.as_deref() {
-        Some(word) => parse_suite(&new.name, word)?,
+        Some(word) => parse_suite(word)?,
         None => inherited,
     };
     let Some(suite) = suite else {
@@ -208,7 +208,7 @@ fn new_root_encryption(
     let missing = || encryption_error("Keyformat required for new encryption root.");
     let word = word.ok_or_else(missing)?;
     let location = options.location.clone().unwrap_or_else(|| "prompt".to_owned());
-    check_location_format(name, &location)?;
+    check_location_format(&location)?;
     let UserKey { wrapping_key: wrapping, format, pbkdf2: stretching } =
         options.derive_user_key(world, name, word, secret)?;
     let Pbkdf2Params { salt, iterations } = stretching;
@@ -296,7 +296,7 @@ impl Pool {
     /// Whether a dataset's key may be reported as loaded: the dataset must be encrypted.
     pub(super) fn check_key_location(&self, name: &str, location: &str) -> Result<()> {
         match self.encryption_root(name)? {
-            Some(root) if root == name => check_location_format(name, location),
+            Some(root) if root == name => check_location_format(location),
             None if location == "none" => Ok(()),
             _ => Err(encryption_error("it has no key of its own, so that has no location")),
         }
@@ -309,7 +309,7 @@ impl Pool {
 }
 
 /// Where a key may be.
-pub(super) fn check_location_format(name: &str, location: &str) -> Result<()> {
+pub(super) fn check_location_format(location: &str) -> Result<()> {
     let known = ["file:///", "https://", "http://"].iter().any(|way| location.starts_with(way));
     if location == "prompt" || known {
         return Ok(());

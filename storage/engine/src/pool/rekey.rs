@@ -63,7 +63,7 @@ impl Pool {
         let failed = |error: dsl::Error| Error::from_dsl_error(dataset, &error);
         let own = self.encryption_root(dataset)?.as_deref() == Some(dataset);
         let location = options.location.clone().or_else(|| (!own).then(|| "prompt".to_owned()));
-        location.as_ref().map_or(Ok(()), |location| check_location_format(dataset, location))?;
+        location.as_ref().map_or(Ok(()), |location| check_location_format(location))?;
         let now = found.key_info().map_err(failed)?.and_then(|facts| facts.format);
         let word = options.format.clone().unwrap_or_else(|| keys::format_name(now).to_owned());
         let world = self.0.environment.clone();
