@@ -90,8 +90,8 @@ fn allow_repeated_flags(command: clap::Command) -> clap::Command {
     command.args_override_self(true).mut_subcommands(allow_repeated_flags)
 }
 
-/// The subcommands of zpool and zfs have help by `--help` only: `-h` is an invalid option of most, and has other
-/// meanings in some.
+/// The subcommands of zpool and zfs have help by `--help` only, and no version: `-h` and `-V` are invalid options of
+/// most, and have other meanings in some.
 fn free_short_help(command: clap::Command) -> clap::Command {
     if !["zpool", "zfs"].contains(&command.get_name()) {
         return command;
@@ -101,7 +101,7 @@ fn free_short_help(command: clap::Command) -> clap::Command {
             return subcommand;
         }
         let help = Arg::new("help").long("help").action(ArgAction::Help).help("Print help");
-        subcommand.disable_help_flag(true).arg(help)
+        subcommand.disable_help_flag(true).disable_version_flag(true).arg(help)
     })
 }
 
