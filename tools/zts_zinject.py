@@ -35,8 +35,9 @@ def data_vdevs(zpool, pool):
 
 
 def damage(zpool, state, file, copies):
-    mount = run("findmnt", "-n", "-o", "SOURCE,TARGET", "-T", file).split()
-    dataset, number = mount[0], os.stat(file).st_ino
+    mounts = [line.split()[:2] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    dataset, _ = max((mount for mount in mounts if file.startswith(mount[1].rstrip("/") + "/")), key=lambda mount: len(mount[1]))
+    number = os.stat(file).st_ino
     pool = dataset.split("/")[0]
     tops = data_vdevs(zpool, pool)
     if any(re.match("raidz|draid", top["name"]) for top in tops):

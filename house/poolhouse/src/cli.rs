@@ -92,13 +92,15 @@ fn allow_repeated_flags(command: clap::Command) -> clap::Command {
     command.args_override_self(true).mut_subcommands(allow_repeated_flags)
 }
 
-/// Takes `-h` from the subcommands of zpool and zfs, where it is no option, or one of their own: scripts expect status 2.
+/// Takes `-h` and `-V` from the subcommands of zpool and zfs, where they are invalid options, or options of their own:
+/// scripts expect status 2.
 fn without_short_help(command: clap::Command) -> clap::Command {
     if command.is_disable_help_flag_set() {
         return command;
     }
     let help = clap::Arg::new("help").long("help").help("Print help");
-    command.disable_help_flag(true).arg(help.action(clap::ArgAction::Help))
+    let help = help.action(clap::ArgAction::Help);
+    command.disable_help_flag(true).disable_version_flag(true).arg(help)
 }
 
 /// The arguments, with the command in front where the program was started by the name `zpool`, `zfs` or `mount.zfs`:

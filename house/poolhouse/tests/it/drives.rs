@@ -151,6 +151,8 @@ fn vdevs_are_added_and_logs_removed_by_commands() {
     nas.run_ok(&format!("zpool remove tank {log}"));
     assert!(!nas.run_ok("zpool status tank").contains("logs"));
     nas.run_failing(&format!("zpool labelclear {one}"), 1);
+    // the label of a removed drive names no pool
+    nas.run_ok(&format!("zpool labelclear {log}"));
     nas.run_failing(&format!("zpool labelclear {log}"), 1);
     nas.run_ok("zpool reopen tank");
     // a drive at a time, until all are larger
