@@ -48,7 +48,8 @@ def damage(zpool, state, file, copies):
     run(zpool, "export", pool)
     try:
         places = [word for folder in folders for word in ("-p", folder)]
-        listed = run("/sbin/zdb", "-e", *places, "-ddddd", dataset, str(number), check=False)
+        of_zdb = dataset if "/" in dataset else f"{dataset}/"   # a bare name is the pool's own object set
+        listed = run("/sbin/zdb", "-e", *places, "-ddddd", of_zdb, str(number), check=False)
         blocks = re.findall(r"^\s+[0-9a-f]+\s+L0 ((?:\d+:[0-9a-f]+:[0-9a-f]+ )+)(?:[0-9a-f]+L/([0-9a-f]+)P)", listed, flags=re.M)
         if not blocks:
             sys.exit(f"zinject: zdb names no blocks of {dataset}, object {number}")
