@@ -184,6 +184,7 @@ impl Cli {
         let status = failure.report();
         match &self.command {
             Command::Zpool(_) => usage::refusal_status("zpool", failure, status),
+            Command::Zfs(zfs) if zfs.is_set() => usage::refusal_status("zfs set", failure, status),
             Command::Zfs(_) => usage::refusal_status("zfs", failure, status),
             _ => status,
         }

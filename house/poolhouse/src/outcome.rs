@@ -146,11 +146,17 @@ impl Failure {
         }
     }
 
-    /// The message of a refusal; `None` for a mistake in the command line, and other failures.
+    /// The message of a refusal; `None` for a mistake in the command line, and other failures. A vdev specification
+    /// that cannot be is a refusal, as zpool(8) has it.
     pub(crate) fn refusal_message(&self) -> Option<String> {
         match self {
             Self::Daemon(error) => Some(error.to_string()),
-            Self::Engine(engine::Error::Usage { .. }) | Self::Output(_) | Self::Lab(_) => None,
+            Self::Engine(engine::Error::Usage { what })
+                if !what.starts_with("invalid vdev specification") =>
+            {
+                None
+            }
+            Self::Output(_) | Self::Lab(_) => None,
             Self::Engine(error) => Some(error.to_string()),
         }
     }

@@ -79,16 +79,8 @@ const MINUS_ONE_MESSAGES: &[(&str, &[&str])] = &[
             "failed to clear label",
         ],
     ),
-    (
-        "zfs",
-        &[
-            "cannot set property for ",
-            "Key load error",
-            "Key unload error",
-            "Key change error",
-            "cannot resume send",
-        ],
-    ),
+    ("zfs set", &["cannot set property for "]),
+    ("zfs", &["Key load error", "Key unload error", "Key change error", "cannot resume send"]),
 ];
 
 /// The exit status of zpool or zfs after a failure that has `status` elsewhere: 2 where the command found the mistake
@@ -117,11 +109,14 @@ fn zfs_words(error: &clap::Error, definition: &clap::Command, words: &[&str]) ->
     if !["zpool", "zfs"].contains(command) || !error.use_stderr() || rest.is_empty() {
         return None;
     }
+    let mut definition = definition.clone();
+    definition.build();
     let command = definition.find_subcommand(command)?;
     let subcommand = rest.iter().find_map(|word| command.find_subcommand(word));
     let first = first_line(error, command, subcommand)?;
     let usage = subcommand.unwrap_or(command).clone().render_usage().to_string();
-    let usage = usage.trim_start_matches("Usage: ").replace('\n', "\n\t");
+    let prefix = format!("Usage: poolhouse {} ", command.get_name());
+    let usage = usage.trim_start_matches(&prefix).replace('\n', "\n\t");
     let help = match subcommand {
         Some(subcommand) => format!("{} {} --help", command.get_name(), subcommand.get_name()),
         None => format!("{} --help", command.get_name()),
@@ -160,11 +155,32 @@ fn first_line(
             let lines = missing_arguments(command.get_name(), subcommand.get_name())?;
             lines.get(present).or(lines.last()).map(|line| (*line).to_owned())
         }
+        ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues => {
+            subcommand.filter(|it| it.get_name() == "set")?;
+            Some("missing dataset name(s)".to_owned())
+        }
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
+            let value = context_strings(error, ContextKind::InvalidValue);
+            let (value, option) = (value.first()?, given.first()?);
+            invalid_value(subcommand?.get_name(), option, value)
+        }
         ErrorKind::ArgumentConflict => {
             let other = context_strings(error, ContextKind::PriorArg);
             let (one, other) = (given.first()?, other.first()?);
             Some(format!("invalid option combination: {one} and {other} are mutually exclusive"))
         }
+        _ => None,
+    }
+}
+
+/// The words for an option without its value, or with one that it cannot have.
+fn invalid_value(subcommand: &str, option: &str, value: &str) -> Option<String> {
+    let letter = option.strip_prefix('-')?.chars().next()?;
+    match (subcommand, letter, value) {
+        ("create", 'V', "") => Some("missing size argument".to_owned()),
+        (_, '-', _) => None,
+        (_, letter, "") => Some(format!("missing argument for '{letter}' option")),
+        ("wait", 't', value) => Some(format!("invalid activity '{value}'")),
         _ => None,
     }
 }
@@ -195,6 +211,10 @@ mod tests {
             ("poolhouse zpool attach tank a", "missing <new_device> specification"),
             ("poolhouse zfs clone tank@x", "missing target dataset argument"),
             ("poolhouse zfs promote a b", "too many arguments"),
+            ("poolhouse zfs create -V", "missing size argument"),
+            ("poolhouse zfs set compression=on", "missing dataset name(s)"),
+            ("poolhouse zpool status -T", "missing argument for 'T' option"),
+            ("poolhouse zpool wait -t nonsense tank", "invalid activity 'nonsense'"),
             (
                 "poolhouse zpool scrub -s -p tank",
                 "invalid option combination: -s and -p are mutually exclusive",

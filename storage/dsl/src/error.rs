@@ -235,7 +235,9 @@ pub enum Error {
         name: String,
     },
     /// Of one dataset there can be one snapshot in a txg.
-    #[error("cannot create snapshots : multiple snapshots of same fs not allowed")]
+    #[error(
+        "cannot create snapshots : multiple snapshots of same fs not allowed\nno snapshots were created"
+    )]
     SeveralSnapshots,
     /// There is no interrupted receive into the dataset.
     #[error("'{name}' does not have any resumable receive state to abort")]

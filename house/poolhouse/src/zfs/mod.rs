@@ -48,6 +48,13 @@ pub(crate) struct Zfs {
     command: Command,
 }
 
+impl Zfs {
+    /// Whether the command sets properties.
+    pub(crate) fn is_set(&self) -> bool {
+        matches!(self.command, Command::Set(_))
+    }
+}
+
 #[derive(clap::Subcommand, Debug)]
 enum Command {
     /// Make a file system or a volume

@@ -35,7 +35,10 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
         return Ok(Outcome::Complete);
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
-    for pool in &found {
+    for (index, pool) in found.iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
         writeln!(
             out,
             "History for '{}':",
@@ -44,7 +47,6 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
         for record in pool["records"].as_array().into_iter().flatten() {
             writeln!(out, "{}", format_record(record, args.long))?;
         }
-        writeln!(out)?;
     }
     out.flush()?;
     Ok(Outcome::Complete)

@@ -104,7 +104,7 @@ fn pool_properties_and_new_names_survive_imports() {
     );
     nas.run_ok("zpool set autotrim=on tank");
     assert_eq!(nas.run_ok("zpool get -Ho value autotrim tank"), "on\n");
-    assert!(nas.run_failing("zpool set colour=red tank", 2).contains("invalid property"));
+    assert!(nas.run_failing("zpool set colour=red tank", 1).contains("invalid property"));
     let figures = "zpool get -Hp -o value capacity,dedupratio,fragmentation,expandsize tank";
     let told = nas.run_ok(figures);
     let told: Vec<&str> = told.lines().collect();
@@ -142,9 +142,9 @@ fn pool_properties_and_new_names_survive_imports() {
 fn pools_are_made_for_other_systems_and_names() {
     let nas = TestNas::new("others", 2);
     let drive = path_arg(&nas.drive_paths(1)[0]).to_owned();
-    let why = nas.run_failing(&format!("zpool create -o compatibility=zol-9 tank {drive}"), 2);
+    let why = nas.run_failing(&format!("zpool create -o compatibility=zol-9 tank {drive}"), 1);
     assert!(why.contains("the set 'zol-9' is not known"), "{why}");
-    let why = nas.run_failing(&format!("zpool create -t vault 9tank {drive}"), 2);
+    let why = nas.run_failing(&format!("zpool create -t vault 9tank {drive}"), 1);
     assert!(why.contains("must begin with a letter"), "{why}");
     nas.create_pool("-t vault -o compatibility=zol-0.7,grub2 tank mirror", 2);
     assert_eq!(nas.run_ok("zpool list -Ho name"), "vault\n");
@@ -154,7 +154,7 @@ fn pools_are_made_for_other_systems_and_names() {
         nas.run_ok(&format!("zpool get -Ho value,source {asked} vault")),
         "zol-0.7,grub2\tlocal\ndisabled\tlocal\ndisabled\tlocal\nenabled\tlocal\n"
     );
-    let why = nas.run_failing("zpool set feature@edonr=enabled vault", 2);
+    let why = nas.run_failing("zpool set feature@edonr=enabled vault", 1);
     assert!(why.contains("kept to compatibility=zol-0.7,grub2") && why.contains("off"), "{why}");
     nas.run_ok("zpool set feature@hole_birth=enabled vault");
     nas.run_ok("zpool export vault");
@@ -169,7 +169,7 @@ fn pools_are_made_for_other_systems_and_names() {
         ("-o noexec,wet", "-o wet"),
         ("-c /dev/null", "not a file with the names of pools"),
     ] {
-        let said = nas.run_failing(&format!("zpool import {what} -R /nowhere tank"), 2);
+        let said = nas.run_failing(&format!("zpool import {what} -R /nowhere tank"), 1);
         assert!(said.contains(why), "{said}");
     }
     nas.run_ok(&format!("{back} -o comment=lent -o ro,noexec -o compatibility=openzfs-2.2"));
@@ -200,7 +200,7 @@ fn commands_are_written_down_and_errors_are_cleared() {
     let state = nas.state_dir();
     let drives = nas.0.join("drives");
     // a path is of where the command is given, not of where the daemon is
-    for (drive, status) in [("d0.img", 0), ("./d0.img", 0), ("d1.img", 2)] {
+    for (drive, status) in [("d0.img", 0), ("./d0.img", 0), ("d1.img", 1)] {
         let words = ["zpool", "clear", "tank", drive, "--state", path_arg(&state)];
         let cleared = run_in(&drives, &words);
         assert_eq!(cleared.status, status, "{drive}: {}", cleared.stderr);
@@ -275,9 +275,9 @@ fn what_cannot_be_is_refused_in_sentences() {
     let drives = nas.drive_paths(2);
     let (a, b) = (path_arg(&drives[0]), path_arg(&drives[1]));
     for (words, status, why) in [
-        (format!("zpool create -m none tank mirror {a}"), 2, "mirror requires at least 2 devices"),
-        (format!("zpool create -m none mirror {a}"), 2, "reserved"),
-        (format!("zpool create -m none tank {a} {a}"), 2, "named twice"),
+        (format!("zpool create -m none tank mirror {a}"), 1, "mirror requires at least 2 devices"),
+        (format!("zpool create -m none mirror {a}"), 1, "reserved"),
+        (format!("zpool create -m none tank {a} {a}"), 1, "named twice"),
         (format!("zpool create -m none tank mirror {a} {b} /no/such"), 1, "/no/such"),
         (format!("zpool create -m none -o ashift=7 tank {a}"), 2, "9 to 16"),
         (format!("zpool create -m none -O colour=red tank {a}"), 1, "colour"),
@@ -293,7 +293,7 @@ fn what_cannot_be_is_refused_in_sentences() {
     bytes[..4].copy_from_slice(b"XFSB");
     std::fs::write(&foreign, bytes).unwrap();
     for (vdevs, status, why) in [
-        (format!("mirror {a} {}", path_arg(&long)), 2, "unlike sizes"),
+        (format!("mirror {a} {}", path_arg(&long)), 1, "unlike sizes"),
         (path_arg(&foreign).to_owned(), 1, "holds an xfs file system"),
     ] {
         let err = nas.run_failing(&format!("zpool create -m none tank {vdevs}"), status);
@@ -307,7 +307,7 @@ fn what_cannot_be_is_refused_in_sentences() {
         ("zfs create tank/a", 1, "exist"),
         ("zfs create tank/no/such", 1, "tank/no"),
         ("zfs create -o recordsize=3 tank/b", 1, "recordsize"),
-        ("zfs set used=1 tank/a", 1, "cannot be changed"),
+        ("zfs set used=1 tank/a", 255, "is readonly"),
         ("zfs destroy tank/none", 1, "tank/none"),
         ("zfs destroy tank", 1, "zpool destroy"),
         ("zfs rollback tank/a@none", 1, "tank/a@none"),

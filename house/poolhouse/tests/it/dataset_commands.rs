@@ -69,8 +69,8 @@ fn version_is_set_but_never_lowered() {
     nas.run_ok("zfs snapshot tank/old@a");
     nas.run_ok("zfs set version=4 tank/old");
     assert_eq!(property(&nas, "version", "tank/old"), "4");
-    nas.run_failing("zfs set version=3 tank/old", 1);
-    nas.run_failing("zfs set version=9 tank/old", 2);
+    nas.run_failing("zfs set version=3 tank/old", 255);
+    nas.run_failing("zfs set version=9 tank/old", 255);
     nas.run_ok("zfs clone -o version=5 -o canmount=off tank/old@a tank/clone");
     assert_eq!(property(&nas, "version", "tank/clone"), "5");
     nas.run_failing("zfs clone -o version=2 -o canmount=off tank/old@a tank/other", 1);
@@ -105,7 +105,7 @@ fn short_help_is_no_option_of_subcommands() {
     let nas = TestNas::new("short-help", 0);
     for words in ["zfs get -h", "zfs mount -h", "zpool list -h"] {
         let why = nas.run_failing(words, 2);
-        assert!(why.contains("'-h'"), "{words}: {why}");
+        assert!(why.starts_with("invalid option 'h'"), "{words}: {why}");
     }
     assert!(nas.run_ok("zfs get --help").contains("Examples:"));
     assert!(nas.run_ok("zfs -h").contains("Examples:"));
@@ -332,5 +332,5 @@ fn utf8only_off_ends_inherited_normalization() {
     nas.run_ok("zfs create -o canmount=off -o utf8only=off tank/fs/plain");
     assert_eq!(property(&nas, "normalization", "tank/fs/plain"), "none");
     assert_eq!(property(&nas, "utf8only", "tank/fs/plain"), "off");
-    nas.run_failing("zfs create -o utf8only=off -o normalization=formC tank/fs/other", 2);
+    nas.run_failing("zfs create -o utf8only=off -o normalization=formC tank/fs/other", 1);
 }

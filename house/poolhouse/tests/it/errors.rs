@@ -55,7 +55,11 @@ fn missing_objects_are_reported() {
         12,
         "there is no object 999999",
     );
-    assert_fails(&["rescue", "list", "-d", dir, "tank", "-t", "folder"], 2, "-t folder");
+    assert_fails(
+        &["rescue", "list", "-d", dir, "tank", "-t", "folder"],
+        2,
+        "invalid type 'folder'",
+    );
     assert_fails(&["rescue", "lost"], 2, "unrecognized subcommand");
 }
 

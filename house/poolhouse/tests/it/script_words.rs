@@ -142,7 +142,7 @@ fn pools_have_properties_of_users() {
     assert_eq!(nas.run_ok("zpool get -H my:owner tank"), "tank\tmy:owner\tanna\tlocal\n");
     assert_eq!(nas.run_ok("zpool list -H -o name,my:owner"), "tank\tanna\n");
     assert!(nas.run_ok("zpool get all tank").contains("my:owner"));
-    nas.run_failing("zpool set my:Owner=anna tank", 2);
+    nas.run_failing("zpool set my:Owner=anna tank", 1);
     nas.run_ok("zpool set my:owner= tank");
     assert!(!nas.run_ok("zpool get all tank").contains("my:owner"));
 }

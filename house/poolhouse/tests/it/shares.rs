@@ -190,7 +190,7 @@ fn mistakes_in_shares_are_named() {
 fn share_properties_are_checked_and_listed() {
     let nas = TestNas::new("shareprop", 1);
     nas.create_pool("tank", 1);
-    let why = nas.run_failing("zfs set sharenfs=rw,colour=red tank", 1);
+    let why = nas.run_failing("zfs set sharenfs=rw,colour=red tank", 255);
     let words = "cannot set property for 'tank': 'sharenfs' cannot be set to invalid options";
     assert!(why.contains(words) && why.contains("there is no option 'colour'"), "{why}");
     let why = nas.run_failing("zfs create -o sharesmb=guestok=true tank/a", 1);

@@ -362,7 +362,7 @@ fn finished_backups_get_snapshots_to_roll_back_to() {
     nas.wait_until(|| snapshots().len() == 2);
     let oldest = snapshots()[0]["name"].as_str().unwrap().to_owned();
     let why = nas.run_failing(&format!("timemachine rollback anna {oldest}"), 14);
-    assert!(why.contains("use -r to destroy"), "{why}");
+    assert!(why.contains("use '-r' to force deletion"), "{why}");
     nas.run_ok(&format!("timemachine rollback -r anna {oldest}"));
     assert_eq!(snapshots().len(), 1);
 }

@@ -86,7 +86,7 @@ fn send_command_writes_the_stream_of_openzfs() {
     let said = nas.run_failing("zfs send -S tank/from", 2);
     assert!(said.contains("zfs send -S is not supported yet"), "{said}");
     nas.run_failing("zfs send tank/from@none", 1);
-    nas.run_failing("zfs send tank/from", 2);
+    nas.run_failing("zfs send tank/from", 1);
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn received_names_follow_the_options() {
         ("zfs receive -u -x recordsize -o atime=on tank/in/set", Some("tank/in/set@one")),
     ] {
         let (status, said) = receive_file(&nas, words, &full);
-        assert_eq!(status, i32::from(name.is_none()) * 2, "{words}: {said}");
+        assert_eq!(status, i32::from(name.is_none()), "{words}: {said}");
         if let Some(name) = name {
             nas.run_ok(&format!("zfs list {name}"));
         }

@@ -46,6 +46,7 @@ impl TestNas {
         run.stdout
     }
 
+    #[track_caller]
     pub(crate) fn run_failing(&self, words: &str, status: i32) -> String {
         let run = self.run(words);
         assert_eq!(run.status, status, "{words}: {}{}", run.stdout, run.stderr);

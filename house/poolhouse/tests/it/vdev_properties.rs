@@ -32,7 +32,7 @@ fn vdev_properties_are_shown_and_set() {
     assert!(value("size").parse::<u64>().unwrap() > 0 && value("children").contains(drive));
     let all = nas.run_ok("zpool get -H -o name,property state tank all-vdevs");
     assert_eq!(all.lines().count(), 4, "{all}");
-    let why = nas.run_failing("zpool set failfast=off tank mirror-0", 2);
+    let why = nas.run_failing("zpool set failfast=off tank mirror-0", 1);
     assert!(why.contains("not supported"), "{why}");
     let why = nas.run_failing("zpool set comment=x tank mirror-7", 1);
     assert!(why.contains("no such vdev"), "{why}");
@@ -108,6 +108,6 @@ fn disabled_features_are_reported_as_advice() {
 fn short_help_is_an_invalid_option() {
     let nas = TestNas::new("shorthelp", 0);
     let why = nas.run_failing("zpool scrub -h", 2);
-    assert!(why.contains("-h") && why.contains("Usage"), "{why}");
+    assert!(why.contains("invalid option 'h'") && why.contains("usage:"), "{why}");
     assert!(nas.run_ok("zpool scrub --help").contains("Examples"));
 }

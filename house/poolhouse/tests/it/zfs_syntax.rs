@@ -29,13 +29,13 @@ fn nothing_lies_below_a_volume() {
     // a clone of a volume has what volumes have
     nas.run_ok("zfs clone -o refreservation=none tank/volume@one tank/clone");
     nas.run_failing("zfs clone -o recordsize=32K tank/volume@one tank/other", 1);
-    nas.run_failing("zfs clone tank/volume tank/other", 2);
+    nas.run_failing("zfs clone tank/volume tank/other", 1);
     nas.run_ok("zfs clone -o volsize=16M -o refreserv=auto tank/volume@one tank/larger");
     let told = nas.run_ok("zfs get -Hp -o value volsize,refreservation tank/larger");
     let told: Vec<u64> = told.lines().map(|line| line.parse().unwrap()).collect();
     assert!(told[0] == 16 << 20 && told[1] >= 16 << 20, "{told:?}");
     nas.run_ok("zfs destroy tank/larger");
-    nas.run_failing("zfs clone -o volsize=1000 tank/volume@one tank/other", 2);
+    nas.run_failing("zfs clone -o volsize=1000 tank/volume@one tank/other", 1);
     let names = nas.run_ok("zfs list -H -o name -r tank");
     assert_eq!(names, "tank\ntank/clone\ntank/fs\ntank/volume\n");
 }
@@ -49,7 +49,7 @@ fn rename_accepts_full_or_short_snapshot_names() {
     nas.run_ok("zfs rename tank/fs@b @c");
     nas.run_ok("zfs rename tank/fs@c a");
     nas.run_ok("zfs rename -r tank@a tank@monday");
-    nas.run_failing("zfs rename tank@monday tank/fs@tuesday", 2);
+    nas.run_failing("zfs rename tank@monday tank/fs@tuesday", 1);
     nas.run_ok("zfs snapshot tank/fs@below");
     nas.run_failing("zfs rename -r tank@below tank@other", 1);
     nas.run_ok("zfs destroy tank/fs@below");
@@ -57,7 +57,7 @@ fn rename_accepts_full_or_short_snapshot_names() {
     assert_eq!(names, "tank@monday\ntank/fs@monday\n");
     // one that cannot have a property is not made
     nas.run_failing("zfs snapshot -o compression=lz4 tank@no", 1);
-    nas.run_failing("zfs set readonly=on tank@monday", 1);
+    nas.run_failing("zfs set readonly=on tank@monday", 255);
     nas.run_ok("zfs snapshot -o org.house:why=move tank@yes");
     assert_eq!(nas.run_ok("zfs get -H -o value org.house:why tank@yes"), "move\n");
     let names = nas.run_ok("zfs list -H -o name -t snapshot tank");
@@ -72,9 +72,9 @@ fn properties_that_there_are_not_are_refused() {
     nas.run_failing("zfs get colour tank", 2);
     nas.run_failing("zpool get colour tank", 2);
     assert_eq!(nas.run_ok("zfs get -H -o value org.house:colour tank"), "-\n");
-    nas.run_failing("zfs set version=4 tank", 1);
-    nas.run_failing("zfs set mlslabel=secret tank", 1);
-    nas.run_failing("zfs set mountpoint=photos tank", 1);
+    nas.run_failing("zfs set version=4 tank", 255);
+    nas.run_failing("zfs set mlslabel=secret tank", 255);
+    nas.run_failing("zfs set mountpoint=photos tank", 255);
     nas.run_ok("zfs set mountpoint=legacy tank");
     nas.run_ok("zfs set quota=64M tank");
     nas.run_failing("zfs inherit quota tank", 1);
@@ -87,7 +87,7 @@ fn owners_go_by_name_and_number() {
     let nas = create_unmounted("owners", 1);
     nas.run_ok("zfs set userquota@root=1G groupobjquota@0=10 projectquota@7=1M tank");
     nas.run_failing("zfs set userquota@no-such-user=1G tank", 2);
-    nas.run_failing("zfs set userused@0=1G tank", 2);
+    nas.run_failing("zfs set userused@0=1G tank", 255);
     let names = "userquota@root,userquota@0,groupobjquota@root,projectquota@7,userquota@4711";
     let told = nas.run_ok(&format!("zfs get -H -o property,value {names} tank"));
     let wanted = "userquota@root\t1G\nuserquota@0\t1G\ngroupobjquota@root\t10\nprojectquota@7\t1M\n\
@@ -138,7 +138,7 @@ fn pool_keeps_its_ashift() {
     nas.create_pool("-o ashift=13 -O canmount=off tank", 1);
     assert_eq!(nas.run_ok("zpool get -H -o value,source ashift tank"), "13\tlocal\n");
     nas.run_ok("zpool set ashift=12 tank");
-    nas.run_failing("zpool set ashift=17 tank", 2);
+    nas.run_failing("zpool set ashift=17 tank", 1);
     assert_eq!(
         nas.run_ok("zpool get -Hp -o property,value cap,ashift tank"),
         "capacity\t0\nashift\t12\n"
@@ -261,7 +261,7 @@ fn sizes_are_binary_however_they_are_written() {
     }
     nas.run_ok("zfs create -s -V 10MB tank/volume");
     assert_eq!(nas.run_ok("zfs get -Hp -o value volsize tank/volume"), "10485760\n");
-    nas.run_failing("zfs set quota=0 tank", 1);
+    nas.run_failing("zfs set quota=0 tank", 255);
     nas.run_failing("zfs create -o canmount=off -o refquota=0 tank/none", 1);
     nas.run_ok("zfs set quota=none reservation=0 tank");
 }
@@ -274,11 +274,11 @@ fn create_checks_before_it_changes() {
         assert_eq!(nas.run_ok(&format!("zfs create {words}")), "", "{words}");
     }
     nas.run_failing("zfs create -n -o colour=red tank/a", 1);
-    nas.run_failing("zfs create -n -b 1234 -V 10M tank/a", 2);
+    nas.run_failing("zfs create -n -b 1234 -V 10M tank/a", 1);
     nas.run_failing("zfs create -u -V 10M tank/a", 2);
     nas.run_failing("zfs create -o atime=on -o atime=on tank/a", 2);
     nas.run_failing("zfs create -o compress=on -o compression=on tank/a", 2);
-    nas.run_failing("zfs set keylocation=file:///key tank", 2);
+    nas.run_failing("zfs set keylocation=file:///key tank", 255);
     let told = nas.run_ok("zfs create -Pn -o compression=on tank/a");
     assert_eq!(told, "create\ttank/a\nproperty\tcompression\ton\n");
     let told = nas.run_ok("zfs create -p -Pn -s -b 4K -V 10M tank/a/b");
@@ -295,7 +295,7 @@ fn create_checks_before_it_changes() {
     nas.run_failing("zfs clone tank/volume@one tank/clone", 1);
     nas.run_failing("zfs create -p -s -V 10M tank", 1);
     nas.run_failing("zfs create -p tank/volume", 1);
-    nas.run_failing("zfs set recSize=32K tank", 1);
+    nas.run_failing("zfs set recSize=32K tank", 255);
     // short names are names, and not all that is below has all that file systems have
     nas.run_ok("zfs set recsize=32K tank");
     nas.run_ok("zfs inherit -r recsize tank");
@@ -311,7 +311,7 @@ fn vdev_words_are_checked_before_creation() {
     nas.run_failing(&format!("zpool create tank {a} log {b} log {c}"), 2);
     nas.run_failing(&format!("zpool create tank {a} spare {b} mirror {c} {d} spare {e}"), 2);
     nas.run_failing(&format!("zpool create -n -O colour=red tank {a}"), 1);
-    nas.run_failing(&format!("zpool create -n -o failmode=never tank {a}"), 2);
+    nas.run_failing(&format!("zpool create -n -o failmode=never tank {a}"), 1);
     nas.run_failing(&format!("zpool create -O atime=on -O atime=on tank {a}"), 2);
     let full = nas.0.join("full");
     std::fs::create_dir_all(full.join("of")).unwrap();

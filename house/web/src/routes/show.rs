@@ -1,10 +1,11 @@
 //! The pages of a session, which change nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::{
     GetPolicyStatus, GetReplicaStatus, GetShares, ListAlerts, ListDashboardUsers, ListDatasets,
-    ListFileChanges, ListFiles, ListUsers, Role,
+    ListFileChanges, ListFiles, ListUsers, Overview, Role,
 };
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -14,6 +15,11 @@ use crate::actions;
 use crate::dashboard::{Dashboard, Visit};
 use crate::forms::Form;
 use crate::pages::{self, Page};
+
+/// How often a page looks for a pool that the overview does not have yet, and how long it waits in between. The
+/// overview is made every two seconds.
+const OVERVIEW_CHECKS: u32 = 15;
+const OVERVIEW_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Dashboard {
     /// The page of a path.
@@ -30,7 +36,7 @@ impl Dashboard {
                 Ok(details) => Ok(pages::drive(&details, now, visit)),
                 Err(why) => return error(StatusCode::NOT_FOUND, &why),
             },
-            ["pools", pool, rest @ ..] => return self.show_pool(pool, rest, now, visit),
+            ["pools", pool, rest @ ..] => return self.show_pool(pool, rest, now, visit).await,
             ["do", name] => match actions::find(name, query) {
                 Ok(action) => Ok(pages::confirm(name, &action, query, None, visit)),
                 Err(why) => return error(StatusCode::UNPROCESSABLE_ENTITY, &why),
@@ -57,8 +63,8 @@ impl Dashboard {
     }
 
     /// The pages of a pool, from memory.
-    fn show_pool(&self, name: &str, rest: &[&str], now: u64, visit: &Visit) -> Response {
-        let overview = self.backend.overview();
+    async fn show_pool(&self, name: &str, rest: &[&str], now: u64, visit: &Visit) -> Response {
+        let overview = self.overview_with(name).await;
         let found = overview.pools.iter().find(|known| known.status.name == name);
         let Some(found) = found else {
             return error(StatusCode::NOT_FOUND, "There is no such pool.");
@@ -69,6 +75,19 @@ impl Dashboard {
             _ => return error(StatusCode::NOT_FOUND, "There is no such page."),
         };
         page(StatusCode::OK, shown)
+    }
+
+    /// The overview, once it has the pool: one that was just created or imported is in the next.
+    async fn overview_with(&self, pool: &str) -> Arc<Overview> {
+        let mut overview = self.backend.overview();
+        for _ in 0..OVERVIEW_CHECKS {
+            if overview.pools.iter().any(|known| known.status.name == pool) {
+                break;
+            }
+            tokio::time::sleep(OVERVIEW_CHECK_INTERVAL).await;
+            overview = self.backend.overview();
+        }
+        overview
     }
 
     /// The pages that show answers of the API.

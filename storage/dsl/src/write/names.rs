@@ -182,6 +182,9 @@ fn check_component(name: &str, part: &str) -> Result<()> {
     if part == ".." {
         return Err(invalid_name(name, "parent reference, '..' is found in name"));
     }
+    if part.contains(['@', '#']) {
+        return Err(invalid_name(name, "multiple '@' and/or '#' delimiters in name"));
+    }
     if !part.bytes().all(allowed) {
         return Err(invalid_name(
             name,

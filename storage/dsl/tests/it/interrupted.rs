@@ -86,7 +86,7 @@ fn destroying_a_head_destroys_its_partial_receive() {
     mark_inconsistent(&world, clone);
     world.txg += 1;
     let gone = world.with_context(|change| write::destroy_snapshot(change, "tank/a@one", false));
-    assert!(matches!(gone, Err(Error::Busy { .. })), "{gone:?}");
+    assert!(matches!(gone, Err(Error::ReceivedOnto { .. })), "{gone:?}");
     for _ in 0..2 {
         world.with_context(|change| write::destroy_recv_clone(change, "tank/a")).unwrap();
         assert_eq!(dataset_names(&world), ["tank", "tank/a"]);

@@ -166,7 +166,7 @@ fn what_cannot_be_is_refused() {
             SetSource::Local,
         )
     };
-    assert!(matches!(world.with_context(reserve), Err(Error::NoSpace { .. })));
+    assert!(matches!(world.with_context(reserve), Err(Error::ReservationTooLarge { .. })));
 }
 
 #[test]

@@ -344,6 +344,8 @@ fn is_refusal(error: &Error) -> bool {
             | Error::Busy { .. }
             | Error::Held { .. }
             | Error::NoSpace { .. }
+            | Error::LimitBelowUsed { .. }
+            | Error::ReservationTooLarge { .. }
             | Error::SnapshotInSameTxg { .. }
             | Error::NotLatest { .. }
             | Error::NotAClone { .. }

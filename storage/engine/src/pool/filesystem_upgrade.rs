@@ -48,9 +48,7 @@ impl Pool {
         drop((tx, fs));
         if old_version > wanted {
             return Err(Error::Refused {
-                what: format!(
-                    "{name}: can not be downgraded; it is already at version {old_version}"
-                ),
+                what: format!("Can not downgrade; already at version {old_version}"),
             });
         }
         if old_version < wanted {
