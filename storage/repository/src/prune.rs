@@ -63,7 +63,7 @@ impl Repository {
         &self,
         is_removed: &dyn Fn(&SnapshotSummary) -> bool,
         options: PruneOptions,
-        random: Arc<dyn Random>,
+        random: &Arc<dyn Random>,
         now: u64,
         job: &Job,
     ) -> Result<PruneReport> {
@@ -79,7 +79,7 @@ impl Repository {
         let mut packs = HashSet::new();
         next.index = Vec::new();
         for (pool, marks) in &all {
-            let target = Target { repository: self, pool: *pool, head: &head, random: &random };
+            let target = Target { repository: self, pool: *pool, head: &head, random };
             let rewritten = rewrite_pool(target, marks, &objects, options, &mut report, job)?;
             next.index.extend(rewritten.index);
             packs.extend(rewritten.packs);

@@ -62,7 +62,8 @@ pub(crate) fn rewrite_pool(
         writer.report.dead_blocks += units::to_u64(object.records - object.needed);
         let names_dropped = object.packs.iter().any(|pack| dropped.contains_key(pack));
         let is_sparse = object.needed * 2 < object.records;
-        if !names_dropped && !is_sparse && !(is_merged && object.is_small()) {
+        let is_merged_now = is_merged && object.is_small();
+        if !(names_dropped || is_sparse || is_merged_now) {
             writer.state.packs.extend(object.packs);
             writer.state.index.extend(marks.index.summary(number).cloned());
             continue;

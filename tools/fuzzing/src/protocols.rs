@@ -79,12 +79,11 @@ pub fn nfs(data: &[u8]) {
     if let Ok((call, _)) = Call::parse(data) {
         nfs_arguments(call.arguments);
     }
-    if reply_xid(data).is_some() {
-        if let Ok(Some(CallbackAnswer { result: Some((_, mut rest)), .. })) =
+    if reply_xid(data).is_some()
+        && let Ok(Some(CallbackAnswer { result: Some((_, mut rest)), .. })) =
             CallbackAnswer::parse(data)
-        {
-            let _ = CachedAttributes::parse(&mut rest);
-        }
+    {
+        let _ = CachedAttributes::parse(&mut rest);
     }
     nfs_arguments(data);
 }

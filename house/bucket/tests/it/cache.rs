@@ -77,8 +77,8 @@ fn cache_keeps_its_bound() {
     assert_eq!(store.requests(), before);
     assert_eq!(cached.read("packs/0", 0..900).unwrap(), [0; 900]);
     // one read that is larger than the cache
-    cached.create("packs/large", &[7; 20_000]).unwrap();
-    assert_eq!(cached.read("packs/large", 0..20_000).unwrap(), [7; 20_000]);
+    cached.create("packs/large", &vec![7; 20_000]).unwrap();
+    assert_eq!(cached.read("packs/large", 0..20_000).unwrap(), vec![7; 20_000]);
     open(&dir, &store, 2000);
     assert!(used() <= 2000);
 }

@@ -120,6 +120,8 @@ fn raidz_is_expanded_by_attach() {
     nas.wait_until(|| {
         nas.run_ok("zpool status tank").contains("expand: expanded raidz1-0 copied ")
     });
+    // a scrub follows an expansion by itself
+    nas.run_ok("zpool wait -t scrub tank");
     nas.run_ok("zpool scrub -w tank");
     assert!(nas.run_ok("zpool status tank").contains("with 0 errors"));
     nas.run_ok("zpool export tank");

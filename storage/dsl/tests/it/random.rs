@@ -351,6 +351,7 @@ fn is_refusal(error: &Error) -> bool {
             | Error::NotAClone { .. }
             | Error::WrongDataset { .. }
             | Error::InvalidName { .. }
+            | Error::BelowItself { .. }
             | Error::NoSuchDataset { .. }
             | Error::FeatureDisabled { .. }
     )

@@ -107,8 +107,8 @@ impl BackupRepository {
         now: u64,
         job: &Job,
     ) -> Result<PruneReport> {
-        let random = Arc::new(Random(Arc::clone(random)));
-        let pruned = self.0.repository.prune(is_removed, options, random, now, job);
+        let random: Arc<dyn zio::Random> = Arc::new(Random(Arc::clone(random)));
+        let pruned = self.0.repository.prune(is_removed, options, &random, now, job);
         pruned.map_err(Error::from_repository_error)
     }
 }

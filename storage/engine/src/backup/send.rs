@@ -241,8 +241,7 @@ const FEATURES: [FeatureField; 7] = [
 ];
 
 /// The features in use, by their short names, as a manifest holds them.
-pub(crate) fn feature_names(facts: &FeatureFacts) -> Vec<String> {
-    let mut facts = *facts;
+pub(crate) fn feature_names(mut facts: FeatureFacts) -> Vec<String> {
     let used = FEATURES.iter().filter(|(_, field)| *field(&mut facts));
     used.map(|(name, _)| (*name).to_owned()).collect()
 }

@@ -155,7 +155,7 @@ impl Pool {
             referenced: phys.referenced,
             root: Manifest::encode_root(&phys.root),
             key: manifest_key(snapshot).map_err(failed)?,
-            features: Some(feature_names(&self.feature_facts(snapshot)?)),
+            features: Some(feature_names(self.feature_facts(snapshot)?)),
             properties: snapshot.properties().map_err(failed)?.into_iter().map(plain).collect(),
         })
     }

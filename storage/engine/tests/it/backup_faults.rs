@@ -183,10 +183,13 @@ fn second_writer_is_refused() {
     assert_eq!(tree_in(&open(&store), "tank@three").len(), 3);
 }
 
+/// The work of the other writer.
+type Rival = Box<dyn Fn(&Arc<MemoryStore>) + Send + Sync>;
+
 /// A store in which another writer is faster: it works whenever this one is about to store an index.
 struct RacingStore {
     store: Arc<MemoryStore>,
-    rival: Box<dyn Fn(&Arc<MemoryStore>) + Send + Sync>,
+    rival: Rival,
 }
 
 impl ObjectStore for RacingStore {
