@@ -150,8 +150,8 @@ fn first_line(
         },
         ErrorKind::MissingRequiredArgument => {
             let subcommand = subcommand?;
-            let required = subcommand.get_positionals().filter(|arg| arg.is_required_set()).count();
-            let present = required.checked_sub(given.len())?;
+            let required = subcommand.get_positionals().filter(|arg| arg.is_required_set());
+            let present = required.skip(given.len()).count();
             let lines = missing_arguments(command.get_name(), subcommand.get_name())?;
             lines.get(present).or(lines.last()).map(|line| (*line).to_owned())
         }
