@@ -63,6 +63,9 @@ pub struct Drive {
     pub bay: Option<String>,
     /// The place in a pool.
     pub place: Option<DrivePlace>,
+    /// Whether the system itself uses the drive: a mounted file system, swap, or a device that is built on it.
+    #[serde(default)]
+    pub is_used_by_system: bool,
     /// The verdict.
     pub verdict: Verdict,
     /// The newest self-test.
@@ -72,6 +75,11 @@ pub struct Drive {
 }
 
 impl Drive {
+    /// Whether neither a pool nor the system uses the drive.
+    pub fn is_free(&self) -> bool {
+        self.place.is_none() && !self.is_used_by_system
+    }
+
     /// The name that stays with the drive: its serial number, or the kernel's name.
     pub fn id(&self) -> &str {
         self.serial.as_deref().unwrap_or(&self.name)

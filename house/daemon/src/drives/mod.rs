@@ -8,6 +8,7 @@ mod config;
 mod locate;
 mod placement;
 mod schedule;
+mod system_use;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,6 +30,7 @@ use crate::log::Log;
 use crate::{Error, Result, StateDir};
 
 use locate::Locator;
+use system_use::is_used_by_system;
 
 /// The monitor of drives.
 pub(crate) struct DriveMonitor {
@@ -363,6 +365,7 @@ fn describe(watched: &WatchedDrive, place: Option<DrivePlace>, bays: &BayMap) ->
         read_at: *read_at,
         bay: serial.as_deref().and_then(|serial| bays.bay_of(serial)).map(|bay| bay.to_string()),
         place,
+        is_used_by_system: is_used_by_system(&device.name),
         verdict,
         self_test: report.and_then(|it| it.self_test.clone()),
         attributes: report.map(|it| it.attributes.clone()).unwrap_or_default(),

@@ -15,7 +15,7 @@ const MAX_LAYOUTS: usize = 8;
 
 /// The page of a new pool. `form` has the drives that are chosen so far.
 pub(crate) fn new_pool(drives: &[Drive], form: &Form, visit: &Visit) -> Page {
-    let free: Vec<_> = drives.iter().filter(|drive| drive.place.is_none()).collect();
+    let free: Vec<_> = drives.iter().filter(|drive| drive.is_free()).collect();
     let is_chosen = |drive: &&&Drive| form.all("drive").any(|path| drive.path.as_os_str() == path);
     let mut chosen: Vec<&Drive> = free.iter().filter(is_chosen).copied().collect();
     // the planner takes the largest first

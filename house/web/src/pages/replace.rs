@@ -154,7 +154,7 @@ fn offline_step(target: &Target<'_>, visit: &Visit) -> Markup {
 fn new_step(target: &Target<'_>, drives: &[Drive], visit: &Visit) -> Markup {
     let (pool, device) = (target.pool.name.as_str(), target.device);
     let needed = target.vdev.physical_size;
-    let free: Vec<_> = drives.iter().filter(|drive| drive.place.is_none()).collect();
+    let free: Vec<_> = drives.iter().filter(|drive| drive.is_free()).collect();
     html! {
         h2 { "Choose the new drive" }
         @if target.is_replacing {

@@ -187,10 +187,15 @@ async fn guide_leads_from_verdict_to_resilver() {
         name: name.to_owned(),
         path: format!("/dev/{name}").into(),
         size,
+        is_used_by_system: name == "vda",
         ..Drive::default()
     };
-    let drives =
-        vec![failing_drive(), spare("sdx", 4_000_787_030_016), spare("sdy", 1_000_000_000)];
+    let drives = vec![
+        failing_drive(),
+        spare("sdx", 4_000_787_030_016),
+        spare("sdy", 1_000_000_000),
+        spare("vda", 8_000_000_000_000),
+    ];
     let bays = BayMap { rows: vec![vec!["S9".to_owned(), "ZL2A".to_owned()]] };
     let drives = DriveList { drives, bays, is_complete: true };
     let pools = vec![mirror_pool(&pair, &serde_json::Value::Null)];
@@ -209,6 +214,7 @@ async fn guide_leads_from_verdict_to_resilver() {
     ] {
         assert!(page.contains(text), "{text}: {page}");
     }
+    assert!(!page.contains("/dev/vda"), "the system uses it");
     let question =
         browser.get("/do/replace?pool=tank&device=/dev/sdb&new=/dev/sdx&path=").await.body;
     assert!(question.contains("poolhouse zpool replace tank /dev/sdb /dev/sdx"), "{question}");
