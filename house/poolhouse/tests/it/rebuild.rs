@@ -32,13 +32,21 @@ fn distributed_spare_steps_in_by_itself() {
     // after a clear the drive is resilvered, and the spare is free again
     nas.run_ok("zpool clear tank");
     nas.wait_until(|| nas.run_ok("zpool status tank").contains("AVAIL"));
-    nas.run_ok(&format!("zpool replace -s -w tank {} draid1-0-0", names[2]));
-    // the drive is healthy: the service of hot spares may have given the spare back already
-    nas.run("zpool detach tank draid1-0-0");
-    nas.wait_until(|| {
-        let text = nas.run_ok("zpool status tank");
-        !text.contains("spare-2") && text.contains("AVAIL")
-    });
+    nas.run_ok("zpool export tank");
+}
+
+#[test]
+fn distributed_spare_is_used_by_command() {
+    let nas = TestNas::new("dspareuse", 6);
+    nas.create_pool("-O canmount=off tank draid1:2d:6c:1s", 6);
+    nas.run_ok("zfs create -V 8M tank/volume");
+    let drives = nas.drive_paths(6);
+    nas.run_ok(&format!("zpool replace -s -w tank {} draid1-0-0", path_arg(&drives[2])));
+    let text = nas.run_ok("zpool status tank");
+    assert!(text.contains("spare-2") && text.contains("INUSE"), "{text}");
+    nas.run_ok("zpool detach tank draid1-0-0");
+    let text = nas.run_ok("zpool status tank");
+    assert!(!text.contains("spare-2") && text.contains("AVAIL"), "{text}");
     nas.run_ok("zpool export tank");
 }
 
