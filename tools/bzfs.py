@@ -16,6 +16,8 @@ import argparse, os, re, shutil, signal, socket, subprocess, sys, tempfile, time
 from collections import Counter, defaultdict
 from pathlib import Path
 
+from scratch import enter_namespaces, remove_tree
+
 
 def group_of(test):
     """The name of a test's group of parameters."""
@@ -48,13 +50,6 @@ def run_one(group, name):
     test = next(test for g, n, test in suite() if (g, n) == (group, name))
     result = unittest.TextTestRunner(verbosity=2).run(test)
     sys.exit(1 if not result.wasSuccessful() else 4 if result.skipped else 0)
-
-
-def enter_namespaces():
-    """Starts this program again as the first process of namespaces of its own."""
-    if os.environ.get("BZFS_INSIDE") != "1":
-        command = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        os.execvpe("unshare", [*command, sys.executable, os.path.realpath(sys.argv[0]), *sys.argv[1:]], {**os.environ, "BZFS_INSIDE": "1"})
 
 
 class Runner:
@@ -113,7 +108,7 @@ class Runner:
         for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
             if line.split()[1].startswith("/wb_"):
                 subprocess.run(["umount", "-l", line.split()[1]], stderr=subprocess.DEVNULL)
-        shutil.rmtree(self.state, ignore_errors=True)
+        remove_tree(self.state)
 
     def one(self, group, name):
         """Runs one test and records its result."""
@@ -149,8 +144,8 @@ class Runner:
         subprocess.run(["umount", "-l", os.path.expanduser("~")], stderr=subprocess.DEVNULL)
         for pool in ("/wb_src", "/wb_dst"):
             if os.path.isdir(pool) and not os.path.ismount(pool):
-                shutil.rmtree(pool, ignore_errors=True)
-        shutil.rmtree(self.work, ignore_errors=True)
+                remove_tree(pool)
+        remove_tree(self.work)
 
 
 def reason(log):
@@ -194,7 +189,7 @@ def main():
     parser.add_argument("-m", default="")
     parser.add_argument("-c", action="store_true")
     options = parser.parse_intermixed_args()
-    enter_namespaces()
+    enter_namespaces([os.path.realpath(sys.argv[0]), *sys.argv[1:]])
     runner, total = Runner(options), Counter()
     try:
         runner.prepare()

@@ -10,8 +10,10 @@ Three loop devices of 4 GiB (sparse) are the disks; -f: plain files. -t: limit o
 -n: the begin of the pools' names (testpool); two runs at the same time need different ones, since they share mount points.
 OUT gets GROUP/TEST.log and results.tsv (group, test, result, seconds, why). Last line of each group and of all: counts.
 """
-import argparse, ast, gzip, os, re, shutil, signal, subprocess, sys, tempfile, time
+import argparse, ast, gzip, os, re, signal, subprocess, sys, tempfile, time
 from pathlib import Path
+
+from scratch import enter_namespaces, remove_tree
 
 SUITE = Path("/usr/share/zfs")
 HARMLESS = ("udevadm", "modprobe", "lsmod", "swapon", "swapoff", "mkswap", "sudo_reboot")
@@ -31,24 +33,6 @@ def tunables():
     page = gzip.open("/usr/share/man/man4/zfs.4.gz", "rt").read()
     stated = re.findall(r"^\.It Sy (\w+)(?: Ns = Ns Sy (\w+))?", page, flags=re.M)
     return {**{name: 2**64 - 1 if value == "UINT64_MAX" else value or 0 for name, value in stated}, **TUNABLES}
-
-
-def inside(arguments):
-    """Again, as the first process of namespaces of its own."""
-    if os.environ.get("ZTS_INSIDE") != "1":
-        command = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        os.execvpe("unshare", [*command, sys.executable, *arguments], {**os.environ, "ZTS_INSIDE": "1"})
-
-
-def remove_tree(folder):
-    """Removes a folder of ours. A mount below it stops the removal, which would delete the mount's own files."""
-    folder = os.path.realpath(folder)
-    mounts = [line.split()[4].replace("\\040", " ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    below = [mount for mount in mounts if mount == folder or mount.startswith(folder + "/")]
-    if below:
-        print(f"{folder} stays: {below[0]} is mounted", flush=True)
-        return
-    subprocess.run(["rm", "-rf", "--one-file-system", "--", folder], stderr=subprocess.DEVNULL)
 
 
 def run(*command, **more):
@@ -291,7 +275,7 @@ def main():
     parser.add_argument("-n", default="testpool")
     options = parser.parse_args()
     options.program = str(Path(options.program).resolve())
-    inside([str(Path(sys.argv[0]).resolve()), *sys.argv[1:]])
+    enter_namespaces([str(Path(sys.argv[0]).resolve()), *sys.argv[1:]])
     Path(options.o).mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="zts."))
     system = {f: f.read_text() for f in map(Path, ("/proc/sys/vm/dirty_expire_centisecs", "/proc/sys/vm/dirty_background_ratio", "/proc/sys/vm/dirty_writeback_centisecs"))}

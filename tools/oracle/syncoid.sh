@@ -7,24 +7,10 @@
 # the guids of the source's snapshots.
 set -euo pipefail
 
-poolhouse=$(readlink -f "$1") fixture=$(readlink -f "$2")
-work=$(mktemp -d)
-export POOLHOUSE_STATE=$work/state
-finish() { "$poolhouse" serve --stop >/dev/null 2>&1 || true; rm -rf "$work"; }
-trap finish EXIT
-mkdir -p "$work"/{bin,other}
-for name in zfs zpool; do
-  printf '#!/bin/sh\nexec %s %s "$@"\n' "$poolhouse" "$name" >"$work/bin/$name"; chmod +x "$work/bin/$name"
-done
-PATH=$work/bin:$PATH
-tar --zstd -xf "$fixture" -C "$work"
-truncate -s 512M "$work/other/d0.img"
-zpool import -N -d "$work/sent" tank
-zpool create -O mountpoint=none backup "$work/other/d0.img"
-
-sync() { echo "== syncoid $*"; timeout 120 syncoid --no-privilege-elevation "$@"; }
-newest() { zfs list -Hpd1 -o guid -t snapshot -s createtxg "$1" | tail -n 1; }
-same() { [[ $(newest "$1") == "$(newest "$2")" ]] || { echo "FAULT $2 lacks the newest snapshot"; exit 1; }; }
+# shellcheck source=tools/oracle/replicas.sh
+. "$(dirname "$0")/replicas.sh" "$1" "$2"
+# the names of its snapshots have a second: two runs in one would collide
+sync() { echo "== syncoid $*"; timeout 120 syncoid --no-privilege-elevation "$@"; sleep 1; }
 
 sync tank/from backup/from; same tank/from backup/from
 sync tank/from backup/from; same tank/from backup/from
