@@ -188,7 +188,7 @@ impl Call for CreateVolume {
 }
 
 /// Destroys datasets, snapshots or bookmarks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub struct DestroyDatasets {
     /// `FS`, `FS@SNAP,SNAP%SNAP` or `FS#BOOKMARK`.

@@ -151,11 +151,8 @@ mod tests {
         let destroy = DestroyDatasets {
             name: "tank/a@x%y".to_owned(),
             recursive: true,
-            clones: false,
-            defer: false,
-            force: false,
             dry_run: true,
-            measure: false,
+            ..DestroyDatasets::default()
         };
         assert_eq!(round_trip(&destroy, &[]), "/api/v1/datasets/destroy");
         let pool = DestroyPool { name: "tank%".to_owned(), force: true };

@@ -62,8 +62,8 @@ impl CachedStore {
         self.folder.join(format!("{name}-{}-{}", range.start, range.end))
     }
 
-    /// Keeps the bytes of a read. A failure to write the cache is not an error.
-    fn keep(&self, path: &Path, bytes: &[u8]) {
+    /// Writes the bytes of a read into the cache. A failure to write the cache is not an error.
+    fn store_file(&self, path: &Path, bytes: &[u8]) {
         let number = self.next_part.fetch_add(1, Ordering::Relaxed);
         let part = self.folder.join(format!(".part-{}-{number}", std::process::id()));
         let size = bytes.len() as u64 + HASH_SIZE as u64;
@@ -156,7 +156,7 @@ impl ObjectStore for CachedStore {
             return Ok(known);
         }
         let bytes = self.store.read(name, range)?;
-        self.keep(&path, &bytes);
+        self.store_file(&path, &bytes);
         Ok(bytes)
     }
 

@@ -219,7 +219,7 @@ impl Dashboard {
         let hash = self.hash_new(password, repeated).await?;
         let name = {
             let mut state = self.state.lock();
-            let taken = state.setup.take(token, self.backend.monotonic_seconds());
+            let taken = state.setup.redeem(token, self.backend.monotonic_seconds());
             let SetupTarget { name, role } = taken.ok_or(SetupError::NoLink)?;
             let (password, totp) = (hash.clone(), None);
             let account = Account { name: name.clone(), role, password, totp, totp_step: 0 };

@@ -41,8 +41,8 @@ impl SetupLinks {
         found.map(|link| &link.target)
     }
 
-    /// Ends the link of a token. Returns its user, if it held.
-    pub(crate) fn take(&mut self, token: &str, now: u64) -> Option<SetupTarget> {
+    /// Redeems the link of a token, which ends with that. Returns its user, if it held.
+    pub(crate) fn redeem(&mut self, token: &str, now: u64) -> Option<SetupTarget> {
         let target = self.find(token, now).cloned()?;
         self.end_for(&target.name);
         Some(target)
@@ -77,8 +77,8 @@ mod tests {
         assert!(links.find("", 0).is_none());
         links.add(secret(1), target("anna"), 10);
         assert_eq!(links.find(&secret(1).0, 9), Some(&target("anna")));
-        assert!(links.find(&secret(1).0, 10).is_none() && links.take("x", 9).is_none());
-        assert!(links.take(&secret(1).0, 9).is_some() && links.take(&secret(1).0, 9).is_none());
+        assert!(links.find(&secret(1).0, 10).is_none() && links.redeem("x", 9).is_none());
+        assert!(links.redeem(&secret(1).0, 9).is_some() && links.redeem(&secret(1).0, 9).is_none());
         // another link ends the one before of the same user
         links.add(secret(1), target("anna"), 10);
         links.add(secret(2), target("ben"), 10);

@@ -40,7 +40,7 @@ pub enum RebuildObstacle {
     NothingToDo,
 }
 
-/// What became of a chunk.
+/// The result of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RebuiltChunk {
     /// The first byte of the vdev behind it.

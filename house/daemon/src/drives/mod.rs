@@ -30,7 +30,7 @@ use crate::log::Log;
 use crate::{Error, Result, StateDir};
 
 use locate::Locator;
-use system_use::is_used_by_system;
+use system_use::SystemUse;
 
 /// The monitor of drives.
 pub(crate) struct DriveMonitor {
@@ -227,8 +227,12 @@ impl DriveMonitor {
         drop(state);
         let devices: Vec<_> = watched.iter().map(|it| it.device.clone()).collect();
         let mut places = placement::places(pools, &devices, &self.host);
-        let mut drives: Vec<_> =
-            watched.iter().map(|it| describe(it, places.remove(&it.device.name), &bays)).collect();
+        let system = SystemUse::read();
+        let describe = |it: &WatchedDrive| Drive {
+            is_used_by_system: system.has(&it.device.name),
+            ..describe(it, places.remove(&it.device.name), &bays)
+        };
+        let mut drives: Vec<_> = watched.iter().map(describe).collect();
         // drives in bays come first, in the order of the bays
         drives.sort_by_key(|drive| {
             let bay = drive.serial.as_deref().and_then(|serial| bays.bay_of(serial));
@@ -365,7 +369,7 @@ fn describe(watched: &WatchedDrive, place: Option<DrivePlace>, bays: &BayMap) ->
         read_at: *read_at,
         bay: serial.as_deref().and_then(|serial| bays.bay_of(serial)).map(|bay| bay.to_string()),
         place,
-        is_used_by_system: is_used_by_system(&device.name),
+        is_used_by_system: false,
         verdict,
         self_test: report.and_then(|it| it.self_test.clone()),
         attributes: report.map(|it| it.attributes.clone()).unwrap_or_default(),

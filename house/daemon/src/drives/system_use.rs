@@ -4,12 +4,25 @@
 use std::fs;
 use std::path::Path;
 
-/// Whether the system uses a block device, by the kernel's name, or a partition of it.
-pub(super) fn is_used_by_system(name: &str) -> bool {
-    let tables = ["/proc/self/mounts", "/proc/swaps"].map(fs::read_to_string);
-    tables.iter().flatten().any(|table| is_listed(table, name))
-        || root_device().is_some_and(|root| is_part_of(&root, name))
-        || has_holders(Path::new("/sys/block"), name)
+/// The devices that the system used when it was asked. With many mounts the tables are long, so one list of drives
+/// reads them once.
+pub(super) struct SystemUse {
+    tables: Vec<String>,
+    root: Option<String>,
+}
+
+impl SystemUse {
+    pub(super) fn read() -> Self {
+        let tables = ["/proc/self/mounts", "/proc/swaps"].map(fs::read_to_string);
+        Self { tables: tables.into_iter().flatten().collect(), root: root_device() }
+    }
+
+    /// Whether the system uses a block device, by the kernel's name, or a partition of it.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.tables.iter().any(|table| is_listed(table, name))
+            || self.root.as_ref().is_some_and(|root| is_part_of(root, name))
+            || has_holders(Path::new("/sys/block"), name)
+    }
 }
 
 /// Whether the first column of a table has the node of the device, or of a partition.

@@ -120,11 +120,8 @@ impl Pools {
         let call = DestroyDatasets {
             name: name.to_owned(),
             recursive: !name.contains('@'),
-            clones: false,
-            defer: false,
             force: true,
-            dry_run: false,
-            measure: false,
+            ..DestroyDatasets::default()
         };
         self.destroy(&call, caller).map(drop)
     }

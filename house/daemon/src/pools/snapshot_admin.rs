@@ -72,15 +72,7 @@ impl SnapshotAdmin for PoolSnapshotAdmin {
     }
 
     fn destroy(&self, caller: &Credentials, snapshot: &str) -> vfs::Result<()> {
-        let call = DestroyDatasets {
-            name: snapshot.to_owned(),
-            recursive: false,
-            clones: false,
-            defer: false,
-            force: false,
-            dry_run: false,
-            measure: false,
-        };
+        let call = DestroyDatasets { name: snapshot.to_owned(), ..DestroyDatasets::default() };
         self.change(caller, (snapshot, &call, Event::destroyed(snapshot)), |pool| {
             pool.destroy_all(&[snapshot.to_owned()])
         })

@@ -16,9 +16,9 @@ use posix::access::OpenMode;
 use posix::{Credentials, NewInode, SetAttributes, WriteOffset, XattrMode};
 use vfs::{FileOffset, FileSystem as _, SharedFileSystem as _};
 
-use super::Pools;
 use super::filesystems::Door;
 use super::unavailable::UnavailablePool;
+use super::{ManagedPool, Pools};
 use crate::auth::{Caller, Peer};
 use crate::cancel::Cancel;
 use crate::context::Context;
@@ -241,16 +241,15 @@ fn a_cancelled_destroy_stops_after_a_batch() {
     home.pools.shut_down();
 }
 
+/// Creates a file system without a mountpoint.
+fn create_unmounted(pool: &ManagedPool, name: &str) {
+    let properties = vec![("mountpoint".to_owned(), "none".to_owned())];
+    let new = engine::pool::NewDataset { name: name.to_owned(), properties };
+    pool.handle.create_filesystem(&new).unwrap();
+}
+
 fn destroy_call(name: &str) -> DestroyDatasets {
-    DestroyDatasets {
-        name: name.to_owned(),
-        recursive: false,
-        clones: false,
-        defer: false,
-        force: false,
-        dry_run: false,
-        measure: false,
-    }
+    DestroyDatasets { name: name.to_owned(), ..DestroyDatasets::default() }
 }
 
 /// Runs a shell command on a mount of this process, with a time limit. Returns its output; none: it failed.
@@ -352,12 +351,7 @@ fn mounts_and_servers_see_each_others_changes() {
 fn doors_stay_open_over_renames_and_rollbacks() {
     let home = TestDaemon::new("renamed");
     let pool = home.pools.pool("tank").unwrap();
-    pool.handle
-        .create_filesystem(&engine::pool::NewDataset {
-            name: "tank/fs".to_owned(),
-            properties: vec![("mountpoint".to_owned(), "none".to_owned())],
-        })
-        .unwrap();
+    create_unmounted(&pool, "tank/fs");
     let server = InProcess::open(&home, "tank/fs");
     server.write("a", "before");
     pool.handle.create_snapshots(&["tank/fs@now".to_owned()]).unwrap();
@@ -408,12 +402,7 @@ fn doors_stay_open_over_renames_and_rollbacks() {
 fn files_are_restored_beside_present_ones() {
     let home = TestDaemon::new("restored");
     let pool = home.pools.pool("tank").unwrap();
-    pool.handle
-        .create_filesystem(&engine::pool::NewDataset {
-            name: "tank/fs".to_owned(),
-            properties: vec![("mountpoint".to_owned(), "none".to_owned())],
-        })
-        .unwrap();
+    create_unmounted(&pool, "tank/fs");
     let server = InProcess::open(&home, "tank/fs");
     server.write("letter.txt", "before");
     let (fs, context) = (server.0.filesystem(), server.context());
@@ -446,12 +435,7 @@ fn files_are_restored_beside_present_ones() {
 fn open_doors_keep_a_pool_from_ending() {
     let home = TestDaemon::new("used");
     let pool = home.pools.pool("tank").unwrap();
-    pool.handle
-        .create_filesystem(&engine::pool::NewDataset {
-            name: "tank/fs".to_owned(),
-            properties: vec![("mountpoint".to_owned(), "none".to_owned())],
-        })
-        .unwrap();
+    create_unmounted(&pool, "tank/fs");
     let server = InProcess::open(&home, "tank/fs");
     let caller = Caller { peer: Peer::from_uid(0), cancel: Cancel::default() };
     let why = home.pools.destroy(&destroy_call("tank/fs"), &caller).unwrap_err().to_string();

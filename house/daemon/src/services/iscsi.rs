@@ -49,7 +49,7 @@ pub(crate) struct IscsiConfig {
 }
 
 impl IscsiConfig {
-    /// Who may ask for the names of targets, with the secrets of CHAP.
+    /// The initiators that may discover targets, with the secrets of CHAP.
     fn read_discovery(&self) -> std::result::Result<Discovery, String> {
         let pair = |name: &Option<String>, file: &Option<PathBuf>, kind: &str| match (name, file) {
             (Some(name), Some(file)) => {
@@ -211,7 +211,7 @@ impl IscsiService {
         }
     }
 
-    /// Who may ask for the names of targets: nobody while the secrets cannot be read.
+    /// The initiators that may discover targets. Discovery is closed while the secrets cannot be read.
     fn read_discovery(&self, state: &mut State) -> Discovery {
         let read = state.config.read_discovery();
         state.discovery_problem = read.as_ref().err().map(|why| {

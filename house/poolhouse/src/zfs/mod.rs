@@ -17,7 +17,7 @@ mod project;
 mod receive;
 mod rewrite;
 mod select;
-mod send;
+pub(crate) mod send;
 mod share;
 mod sort_keys;
 mod space;

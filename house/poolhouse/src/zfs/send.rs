@@ -46,19 +46,8 @@ pub(super) struct SendArgs {
     /// With -R, leave out file systems that do not have the snapshot
     #[arg(short = 's', long = "skip-missing")]
     skip_missing: bool,
-    /// Send blocks above 128K whole
-    #[arg(short = 'L', long = "large-block")]
-    large_blocks: bool,
-    /// Send blocks that are stored in their pointers as such
-    #[arg(short = 'e', long = "embed")]
-    embedded: bool,
-    /// Send blocks as they are compressed on disk
-    #[arg(short = 'c', long = "compressed")]
-    compressed: bool,
-    /// Send encrypted file systems and volumes as they are on disk. No key is needed, here or there. Others are
-    /// sent as with -Lec
-    #[arg(short = 'w', long = "raw")]
-    raw: bool,
+    #[command(flatten)]
+    format: BlockFormat,
     /// Send properties as they were received, not as they were set here since. Implies -p
     #[arg(short = 'b', long = "backup")]
     backup: bool,
@@ -92,6 +81,34 @@ pub(super) struct SendArgs {
     /// FS@NAME
     #[arg(required_unless_present = "token")]
     snapshot: Option<String>,
+}
+
+/// The form in which a stream has the blocks of a snapshot.
+#[derive(clap::Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "options, each on its own")]
+pub(crate) struct BlockFormat {
+    /// Send blocks above 128K whole
+    #[arg(short = 'L', long = "large-block")]
+    pub(crate) large_blocks: bool,
+    /// Send blocks that are stored in their pointers as such
+    #[arg(short = 'e', long = "embed")]
+    pub(crate) embedded: bool,
+    /// Send blocks as they are compressed on disk
+    #[arg(short = 'c', long = "compressed")]
+    pub(crate) compressed: bool,
+    /// Send encrypted file systems and volumes as they are on disk. No key is needed, here or there. Others are
+    /// sent as with -Lec
+    #[arg(short = 'w', long = "raw")]
+    pub(crate) raw: bool,
+}
+
+/// Refuses to write a stream to a terminal.
+pub(crate) fn refuse_terminal(out: &io::Stdout) -> Result<(), Failure> {
+    if out.is_terminal() {
+        let what = "a stream cannot be written to a terminal; redirect standard output";
+        return Err(Failure::usage(what));
+    }
+    Ok(())
 }
 
 /// Options of zfs-send(8) that are refused.
@@ -129,11 +146,7 @@ impl SendArgs {
         if self.dry_run {
             return Ok(Outcome::Complete);
         }
-        if out.is_terminal() {
-            return Err(Failure::usage(
-                "a stream cannot be written to a terminal; redirect standard output",
-            ));
-        }
+        refuse_terminal(&out)?;
         let offered = asking.offer_descriptor(out.as_fd().try_clone_to_owned()?)?;
         offered.path().clone_into(&mut call.descriptor);
         asking.request(&call)?;
@@ -151,10 +164,10 @@ impl SendArgs {
             properties: self.properties || self.backup || self.holds,
             skip_missing: self.skip_missing,
             resume_token: self.token.clone(),
-            large_blocks: self.large_blocks,
-            embedded: self.embedded,
-            compressed: self.compressed,
-            raw: self.raw,
+            large_blocks: self.format.large_blocks,
+            embedded: self.format.embedded,
+            compressed: self.format.compressed,
+            raw: self.format.raw,
             excluded: self.excluded.clone(),
             backup: self.backup,
             holds: self.holds,
@@ -217,7 +230,7 @@ fn print_token(facts: &ResumeTokenFacts, out: &mut dyn Write) -> io::Result<()> 
 
 /// The base of an incremental stream by its full name: `@NAME` is of the snapshot's file system, a bare
 /// name too.
-fn full_base_name(base: &str, snapshot: &str) -> String {
+pub(crate) fn full_base_name(base: &str, snapshot: &str) -> String {
     let head = snapshot.split('@').next().unwrap_or_default();
     match base {
         short if short.starts_with(['@', '#']) => format!("{head}{short}"),

@@ -41,15 +41,7 @@ fn destroy_snapshot(form: &Form) -> Result<Action, String> {
     if !name.contains('@') {
         return Err(format!("'{name}' is not a snapshot: FS@NAME"));
     }
-    let call = DestroyDatasets {
-        name: name.to_owned(),
-        recursive: false,
-        clones: false,
-        defer: false,
-        force: false,
-        dry_run: false,
-        measure: false,
-    };
+    let call = DestroyDatasets { name: name.to_owned(), ..DestroyDatasets::default() };
     let consequence = "Data that only this snapshot holds is lost. The files as they are now, and other snapshots, \
                        stay.";
     let title = format!("Destroy snapshot {name}");

@@ -12,7 +12,7 @@ const LOCATE_SECONDS: u64 = 60;
 
 pub(super) fn find(name: &str, form: &Form) -> Result<Action, String> {
     match name {
-        "note" => note(form),
+        "note" => note_drive(form),
         "locate" => locate(form),
         "self-test" => self_test(form),
         "acknowledge" => acknowledge(form),
@@ -20,7 +20,7 @@ pub(super) fn find(name: &str, form: &Form) -> Result<Action, String> {
     }
 }
 
-fn note(form: &Form) -> Result<Action, String> {
+fn note_drive(form: &Form) -> Result<Action, String> {
     let drive = form.required("drive")?;
     let call = NoteDrive { drive: drive.to_owned(), forget: false };
     let consequence = "The verdict ignores the findings until they get worse.";

@@ -9,10 +9,10 @@ use crate::offline::{leaf_states, resilver};
 use crate::resilver::import;
 use crate::shared_blocks::{noise_bytes, run_zdb};
 use crate::spares::{
-    DRIVE_SIZE, activate, assert_files, create_image, cut_power, new_pool, resilver_with_failed,
-    spare_states,
+    DRIVE_SIZE, activate, assert_files, create_image, create_without_first, cut_power,
+    export_and_check, new_pool, resilver_with_failed, spare_states,
 };
-use crate::test_pool::{TempDir, check_pool, environment, write_file};
+use crate::test_pool::{TempDir, environment, write_file};
 
 const DRIVES: usize = 7;
 const SPARE: &str = "draid1-0-0";
@@ -24,17 +24,8 @@ fn layout() -> VdevLayout {
 /// A dRAID with a distributed spare, of which the first drive is in another folder.
 fn draid_without_first(name: &str) -> (TempDir, Pool, TempDir) {
     let folder = TempDir::new(name, DRIVES, DRIVE_SIZE);
-    let drives = folder.drives(DRIVES);
-    let new = new_pool(layout(), &drives, &[]);
-    let pool = engine::pool::create(&new, &environment()).unwrap();
-    write_file(&pool, "tank", "before", &noise_bytes(1, 5 << 20));
-    pool.export().unwrap();
-    drop(pool);
-    let away = TempDir::new(&format!("{name}-away"), 0, 0);
-    std::fs::rename(&drives[0], away.path().join("d0.img")).unwrap();
-    let pool = import(&[folder.path().into()]);
-    write_file(&pool, "tank", "while", &noise_bytes(2, 3 << 20));
-    pool.sync().unwrap();
+    let new = new_pool(layout(), &folder.drives(DRIVES), &[]);
+    let (pool, away) = create_without_first(&folder, name, &new);
     (folder, pool, away)
 }
 
@@ -71,9 +62,7 @@ fn distributed_spare_restores_redundancy() {
     pool.resilver(&engine::pool::ScanProgress::new()).unwrap();
     assert_eq!(spare_states(&pool), ["AVAIL"]);
     assert_eq!(leaf_states(&pool), ["ONLINE"; DRIVES]);
-    pool.export().unwrap();
-    drop(pool);
-    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    export_and_check(&folder, pool);
 }
 
 #[test]
@@ -87,9 +76,7 @@ fn replaced_drive_frees_the_distributed_spare() {
     assert_eq!(spare_states(&pool), ["AVAIL"]);
     assert_eq!(leaf_states(&pool), ["ONLINE"; DRIVES]);
     assert_files(&pool);
-    pool.export().unwrap();
-    drop(pool);
-    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    export_and_check(&folder, pool);
 }
 
 #[test]
@@ -109,9 +96,7 @@ fn detached_drive_leaves_the_distributed_spare() {
     resilver(&pool);
     assert_eq!(spare_states(&pool), ["AVAIL"]);
     assert_files(&pool);
-    pool.export().unwrap();
-    drop(pool);
-    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    export_and_check(&folder, pool);
 }
 
 #[test]

@@ -34,18 +34,30 @@ pub(crate) fn create_image(folder: &TempDir, name: &str, size: u64) -> PathBuf {
 fn pool_without_first(name: &str) -> (TempDir, Pool, TempDir) {
     let folder = TempDir::new(name, 3, DRIVE_SIZE);
     let spare = create_image(&folder, "spare.img", DRIVE_SIZE);
-    let drives = folder.drives(3);
-    let new = new_pool(VdevLayout::Raidz(1), &drives, &[spare]);
-    let pool = engine::pool::create(&new, &environment()).unwrap();
+    let new = new_pool(VdevLayout::Raidz(1), &folder.drives(3), &[spare]);
+    let (pool, away) = create_without_first(&folder, name, &new);
+    (folder, pool, away)
+}
+
+/// Creates a pool with a file, moves its first drive to another folder, and writes a file meanwhile.
+pub(crate) fn create_without_first(folder: &TempDir, name: &str, new: &NewPool) -> (Pool, TempDir) {
+    let pool = engine::pool::create(new, &environment()).unwrap();
     write_file(&pool, "tank", "before", &noise_bytes(1, 5 << 20));
     pool.export().unwrap();
     drop(pool);
     let away = TempDir::new(&format!("{name}-away"), 0, 0);
-    std::fs::rename(&drives[0], away.path().join("d0.img")).unwrap();
+    std::fs::rename(&new.vdevs[0].drives[0], away.path().join("d0.img")).unwrap();
     let pool = import(&[folder.path().into()]);
     write_file(&pool, "tank", "while", &noise_bytes(2, 3 << 20));
     pool.sync().unwrap();
-    (folder, pool, away)
+    (pool, away)
+}
+
+/// Exports a pool, and checks it.
+pub(crate) fn export_and_check(folder: &TempDir, pool: Pool) {
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(folder, "tank"), Vec::<String>::new());
 }
 
 pub(crate) fn activate(pool: &Pool) -> usize {
@@ -92,9 +104,7 @@ fn spare_replaces_a_missing_drive_until_it_returns() {
     pool.resilver(&engine::pool::ScanProgress::new()).unwrap();
     assert_eq!(spare_states(&pool), ["AVAIL"]);
     assert_eq!(leaf_states(&pool), ["ONLINE", "ONLINE", "ONLINE"]);
-    pool.export().unwrap();
-    drop(pool);
-    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    export_and_check(&folder, pool);
     let pool = import(&[folder.path().into()]);
     assert_eq!(spare_states(&pool), ["AVAIL"]);
     assert_files(&pool);
@@ -112,9 +122,7 @@ fn returning_drive_sends_the_spare_back() {
     assert_eq!(spare_states(&pool), ["AVAIL"]);
     assert_eq!(leaf_states(&pool), ["ONLINE", "ONLINE", "ONLINE"]);
     assert_files(&pool);
-    pool.export().unwrap();
-    drop(pool);
-    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    export_and_check(&folder, pool);
 }
 
 #[test]
@@ -130,9 +138,7 @@ fn replacement_of_the_failed_drive_frees_the_spare() {
     assert_eq!(spare_states(&pool), ["AVAIL"]);
     assert_eq!(leaf_states(&pool), ["ONLINE", "ONLINE", "ONLINE"]);
     assert_files(&pool);
-    pool.export().unwrap();
-    drop(pool);
-    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    export_and_check(&folder, pool);
     let pool = import(&[folder.path().into()]);
     assert_eq!(spare_states(&pool), ["AVAIL"]);
     pool.export().unwrap();
@@ -162,9 +168,7 @@ fn empty_drive_replaces_a_missing_one_with_autoreplace() {
     resilver(&pool);
     assert_eq!(leaf_states(&pool), ["ONLINE", "ONLINE", "ONLINE"]);
     assert_files(&pool);
-    pool.export().unwrap();
-    drop(pool);
-    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    export_and_check(&folder, pool);
 }
 
 #[test]
@@ -175,9 +179,7 @@ fn spare_stays_when_the_failed_drive_is_detached() {
     pool.detach_drive("d0.img").unwrap();
     assert!(spare_states(&pool).is_empty());
     assert_eq!(leaf_states(&pool), ["ONLINE", "ONLINE", "ONLINE"]);
-    pool.export().unwrap();
-    drop(pool);
-    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    export_and_check(&folder, pool);
     let said = run_zdb(folder.path(), &["-C"]);
     assert!(!said.contains("spare: 1") && !said.contains("type: 'spare'"), "{said}");
     let pool = import(&[folder.path().into()]);
@@ -253,9 +255,7 @@ fn spares_leave_offline_and_larger_drives_alone() {
     assert_eq!(pool.failed_drives().len(), 1);
     assert_eq!(activate(&pool), 0, "the spare is too small");
     assert_eq!(spare_states(&pool), ["AVAIL"]);
-    pool.export().unwrap();
-    drop(pool);
-    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    export_and_check(&folder, pool);
 }
 
 fn name_of(path: &Path) -> &str {

@@ -25,6 +25,14 @@ fn remove_itx(number: u64) -> Itx {
     Itx::new_ordered(Body::Remove { dir: ObjectId::new(34), name })
 }
 
+/// Adds a change to the log, and commits it.
+fn commit_item(house: &TestPool, item: Itx) {
+    let tx = house.txgs.begin_tx().unwrap();
+    house.log.add_itx(&tx, item);
+    drop(tx);
+    house.while_syncing(|| house.log.commit(None)).unwrap();
+}
+
 /// A write whose data is read at the commit, or given with the record.
 fn write_itx(offset: u64, data: &[u8], with_data: bool) -> Itx {
     let (object, length, pointer) = (FILE, data.len() as u64, Blkptr::EMPTY);
@@ -343,17 +351,11 @@ fn full_chain_keeps_committed_records() {
 #[test]
 fn multi_block_commit_is_atomic() {
     let house = test_pool(12, false);
-    let commit = |item: Itx| {
-        let tx = house.txgs.begin_tx().unwrap();
-        house.log.add_itx(&tx, item);
-        drop(tx);
-        house.while_syncing(|| house.log.commit(None)).unwrap();
-    };
     // the first of all waits for its group, which leads to the chain from then on
-    commit(remove_itx(0));
-    commit(remove_itx(1));
+    commit_item(&house, remove_itx(0));
+    commit_item(&house, remove_itx(1));
     let before = house.request_count();
-    commit(write_itx(0, &vec![7; 300_000], true));
+    commit_item(&house, write_itx(0, &vec![7; 300_000], true));
     let mut seen = std::collections::BTreeSet::new();
     for at in before..=house.request_count() {
         for seed in 0..20 {
@@ -373,14 +375,8 @@ fn multi_block_commit_is_atomic() {
 #[test]
 fn long_write_is_not_copied_into_the_log() {
     let house = test_pool(12, false);
-    let commit = |item: Itx| {
-        let tx = house.txgs.begin_tx().unwrap();
-        house.log.add_itx(&tx, item);
-        drop(tx);
-        house.while_syncing(|| house.log.commit(None)).unwrap();
-    };
     // a chain exists
-    commit(remove_itx(0));
+    commit_item(&house, remove_itx(0));
     let data = numbered_bytes(320 << 10, 7);
     let file = house.objset.object(FILE).unwrap();
     // adjacent writes, none of which is long

@@ -36,7 +36,7 @@ pub struct CallbackTarget {
     pub credentials: Credentials,
 }
 
-/// What the server asks of a client.
+/// An operation that the server calls on a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallbackOperation<'a> {
     /// CB_RECALL: the client shall return a delegation.
@@ -63,7 +63,7 @@ pub struct Callback<'a> {
     pub session: SessionId,
     /// Counts the calls in the slot.
     pub sequence: u32,
-    /// What the client shall do.
+    /// The operation after CB_SEQUENCE.
     pub operation: CallbackOperation<'a>,
 }
 
