@@ -31,6 +31,10 @@ impl SyncTaskContext<'_> {
     /// A directory by its path.
     pub(crate) fn find_dir(&self, path: &str) -> Result<ObjectId> {
         let missing = || Error::NoSuchDataset { name: path.to_owned() };
+        if path.contains('$') {
+            // the pool's own directories ($MOS, $ORIGIN, $FREE) belong to no user
+            return Err(invalid_name(path, "invalid character '$' in name"));
+        }
         let mut parts = path.split('/');
         if parts.next() != Some(self.pool) {
             return Err(missing());
@@ -167,8 +171,18 @@ pub(crate) fn check_length(name: &str) -> Result<()> {
 /// Whether a name may be that of a snapshot or bookmark of `path`.
 pub(crate) fn check_snapshot_name(path: &str, part: &str) -> Result<()> {
     let name = format!("{path}@{part}");
+    check_not_hidden(&name)?;
     check_length(&name)?;
     check_component(&name, part)
+}
+
+/// Refuses the hidden clone of an interrupted receive (`%recv`). A receive may end it or go on with
+/// it, and `zfs destroy` may remove it; nothing else may change it.
+pub(crate) fn check_not_hidden(name: &str) -> Result<()> {
+    if name.contains('%') {
+        return Err(invalid_name(name, "invalid character '%' in name"));
+    }
+    Ok(())
 }
 
 fn check_component(name: &str, part: &str) -> Result<()> {

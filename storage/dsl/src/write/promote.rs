@@ -6,7 +6,7 @@ use ondisk::{ObjectType, version};
 use units::{ObjectId, Txg};
 
 use super::context::{SyncTaskContext, u64_value};
-use super::names::HeadIds;
+use super::names::{self, HeadIds};
 use super::space::{SpaceDelta, UsedBy, to_i64};
 use super::{bookmark, deadlist, limits, livelist, rename, rollback, snapshot};
 use crate::{Error, Result};
@@ -31,6 +31,7 @@ struct Promotion {
 
 /// Promotes a clone.
 pub fn promote(change: &SyncTaskContext<'_>, name: &str) -> Result<()> {
+    names::check_not_hidden(name)?;
     let clone = change.find_head(name)?;
     let dir = change.dir_phys(clone.dir)?;
     if !rollback::is_clone(change, &dir)? {
@@ -108,7 +109,7 @@ impl Promotion {
             if change.find_snapshot_id(self.clone.dataset, part)?.is_some() {
                 return Err(Error::Exists { name: format!("{name}@{part}") });
             }
-            super::names::check_length(&format!("{name}@{part}"))?;
+            names::check_length(&format!("{name}@{part}"))?;
         }
         for moving in self.moving_bookmarks(change)? {
             if bookmark::stored_name(change, self.clone.dataset, &moving.name)?.is_some() {

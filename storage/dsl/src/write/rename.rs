@@ -11,6 +11,7 @@ use ondisk::dsl::Dir as DirPhys;
 
 /// Gives a file system or volume another name, perhaps elsewhere in the tree, with all below it.
 pub fn rename(change: &SyncTaskContext<'_>, from: &str, to: &str) -> Result<()> {
+    names::check_not_hidden(from)?;
     names::check_path(to)?;
     let dir = change.find_dir(from)?;
     let (above, part) = names::split_parent(to)?;

@@ -105,11 +105,15 @@ impl Pool {
         if token.redacted {
             return Err(refused("redacted streams are not supported"));
         }
-        let find = |guid: u64| {
-            let mut all = tree.datasets().filter_map(std::result::Result::ok);
-            all.find(|it| it.guid().get() == guid && it.name().contains(['@', '#']))
+        // a copy received into this pool has the same guids: the token's own name comes first, and a
+        // base must be an earlier snapshot of that one
+        let with_guid = |guid: u64| {
+            let all = tree.datasets().filter_map(std::result::Result::ok);
+            all.filter(move |it| it.guid().get() == guid && it.name().contains(['@', '#']))
         };
-        let snapshot = find(token.to_guid).filter(Dataset::is_snapshot).ok_or_else(|| {
+        let named = with_guid(token.to_guid).find(|it| it.name() == token.to_name);
+        let snapshot = named.or_else(|| with_guid(token.to_guid).find(Dataset::is_snapshot));
+        let snapshot = snapshot.ok_or_else(|| {
             let what = format!(
                 "cannot resume send: '{}' used in the initial send no longer exists; abort the receive \
                  with `zfs receive -A`",
@@ -119,11 +123,16 @@ impl Pool {
         })?;
         let base = match token.from_guid {
             0 => None,
-            guid => Some(find(guid).ok_or_else(|| {
-                let what =
-                    format!("cannot resume send: incremental source {guid:#x} no longer exists");
-                Error::Refused { what }
-            })?),
+            guid => {
+                let mut bases = with_guid(guid);
+                let usable = bases.find(|it| self.send_base(&snapshot, &it.name()).is_ok());
+                Some(usable.ok_or_else(|| {
+                    let what = format!(
+                        "cannot resume send: incremental source {guid:#x} no longer exists"
+                    );
+                    Error::Refused { what }
+                })?)
+            }
         };
         let base = base.as_ref().map(Dataset::name);
         let mut step = self.plan_step(&snapshot, base.as_deref(), token.compressed || token.raw)?;

@@ -118,6 +118,35 @@ fn aborted_receive_leaves_nothing_behind() {
 }
 
 #[test]
+fn internal_datasets_cannot_be_changed_by_name() {
+    let (pool, folder) = import_sent("internal");
+    receive_resumable(&pool, "tank/copy", &recorded("full.zstream")).unwrap();
+    let incremental = recorded("incremental.zstream");
+    receive_resumable(&pool, "tank/copy", &incremental[..300_000]).unwrap_err();
+    for name in ["tank/copy/%recv", "tank/$ORIGIN", "tank/$MOS", "tank/$FREE"] {
+        let snapshots = [format!("{name}@x")];
+        let tries = [
+            ("promote", pool.promote_clone(name)),
+            ("rename", pool.rename_dataset(name, "tank/other", false)),
+            ("rename to", pool.rename_dataset("tank/from", &format!("{name}x"), false)),
+            ("snapshot", pool.create_snapshots_with(&snapshots, &[]).map(drop)),
+            ("bookmark", pool.create_bookmark("tank/copy@one", &format!("{name}#mark"))),
+        ];
+        for (verb, outcome) in tries {
+            let why = outcome.expect_err(&format!("{verb} {name}")).to_string();
+            let is_named = why.contains("invalid character") || why.contains("the pool's own");
+            assert!(is_named, "{verb} {name}: {why}");
+        }
+    }
+    assert!(pool.destroy("tank/$ORIGIN").is_err());
+    let token = resume_token(&pool, "tank/copy").unwrap();
+    receive_resumable(&pool, "tank/copy", &send_resumed(&pool, &token)).unwrap();
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
 fn token_of_openzfs_continues_the_stream() {
     /// Of a receive of the fixture's `full.zstream` that OpenZFS 2.3.2 was given 300000 bytes of.
     const TOKEN: &str = "1-aa221046b-b8-789c636064000310a500c4ec50360710e72765a526973030184394\
