@@ -3,6 +3,7 @@
 #
 #   bench/many.sh [FOLDER, default /dev/shm or else a temporary one]
 #   DATASETS=300 SNAPSHOTS=10000 MEMORY=256M bench/many.sh    how many file systems, how many snapshots of one of them
+#   DATASETS=1000 ROUNDS=10 bench/many.sh                     how many recursive snapshots of all file systems
 #   POOLHOUSE=PROGRAM bench/many.sh                           with a program that is built already
 #
 # The daemon, its pool (a sparse file of 64 GiB) and its mounts are of this script alone and are gone afterwards. Run as
@@ -12,7 +13,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 base=${1:-$([[ -d /dev/shm ]] && echo /dev/shm || echo "${TMPDIR:-/tmp}")}
-datasets=${DATASETS:-300} snapshots=${SNAPSHOTS:-10000} memory=${MEMORY:-256M}
+datasets=${DATASETS:-300} snapshots=${SNAPSHOTS:-10000} rounds=${ROUNDS:-1} memory=${MEMORY:-256M}
 . bench/scratch-daemon.sh
 scratch_daemon many "$base"
 "$ours" serve --memory "$memory" >/dev/null 2>&1 &
@@ -36,9 +37,13 @@ truncate -s 64G "$scratch/drive"
 report 'pool created'
 for number in $(seq "$datasets"); do "$ours" zfs create "tank/d$number"; done
 report "$datasets file systems created and mounted"
-"$ours" zfs snapshot -r tank@all
-report "a snapshot of each"
-"$ours" zfs destroy -r tank@all
+for round in $(seq "$rounds"); do
+  "$ours" zfs snapshot -r "tank@r$round"
+  report "snapshot $round of each"
+done
+sleep 1
+report 'a second later'
+"$ours" zfs destroy -r tank@r1%
 report "these destroyed"
 for count in $((snapshots / 10)) "$snapshots"; do
   for number in $(seq "$count"); do "$ours" zfs snapshot "tank/snapshots@n$number"; done

@@ -44,7 +44,7 @@ pub(crate) fn host_environment(memory: Option<u64>) -> Result<Environment> {
 }
 
 /// The bytes that the daemon may use, of which the user may have said how many.
-fn memory_limit(memory: Option<u64>) -> u64 {
+pub(crate) fn memory_limit(memory: Option<u64>) -> u64 {
     memory.unwrap_or_else(|| available_memory() / DEFAULT_MEMORY_DIVISOR)
 }
 

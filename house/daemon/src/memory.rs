@@ -1,10 +1,19 @@
-//! Free memory that goes back to the system.
+//! The daemon's memory: free pages go back to the system, and the cache makes room for the rest.
+//!
+//! The cache has half of the memory that the daemon may use. Open file systems, mounts and buffers
+//! have the other half. Where they take more, the cache gives up as much, and takes it back later:
+//!
+//! ```text
+//! | cache                    | dirty data, I/O, open file systems |        resident <= limit
+//! | cache        | reserved  | dirty data, I/O, open file systems ... |    they take more
+//! ```
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use engine::pool::free_buffers;
+use engine::pool::{MemoryBudget, MemoryReservation, free_buffers};
+use units::MinusOrZero as _;
 
 /// The time from a call that frees memory to the first return.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
@@ -49,5 +58,100 @@ impl Heap {
         };
         // the log has a panic
         let _ = tokio::task::spawn_blocking(shrink).await;
+    }
+}
+
+/// The time between two looks at the daemon's memory.
+const PRESSURE_INTERVAL: Duration = Duration::from_millis(250);
+/// The cache keeps at least this part of its memory: below it, each block would be read again and again.
+const MIN_CACHE_DIVISOR: usize = 8;
+/// A change of the reservation that is worth the work.
+const MIN_CHANGE: usize = 1 << 20;
+
+/// Memory that the cache gives up while the rest of the daemon takes more than its part.
+pub(crate) struct MemoryPressure {
+    /// The bytes that the daemon may use.
+    limit: usize,
+    reservation: MemoryReservation,
+    /// The bytes of the reservation, and the most that it may have.
+    reserved: usize,
+    max_reserved: usize,
+}
+
+impl MemoryPressure {
+    /// `limit`: the bytes that the daemon may use, of which the blocks of `cache` are a part.
+    pub(crate) fn new(limit: u64, cache: &MemoryBudget) -> Self {
+        let max_reserved = cache.bytes() - cache.bytes() / MIN_CACHE_DIVISOR;
+        let reservation = cache.reserve();
+        Self { limit: units::to_usize(limit), reservation, reserved: 0, max_reserved }
+    }
+
+    /// Follows the daemon's memory until it ends.
+    pub(crate) async fn watch(mut self, heap: Heap) {
+        let mut ticks = tokio::time::interval(PRESSURE_INTERVAL);
+        loop {
+            ticks.tick().await;
+            let Some(resident) = resident_bytes() else { return };
+            let next = self.next_reservation(resident);
+            let grew = next > self.reserved;
+            if next.abs_diff(self.reserved) < MIN_CHANGE {
+                continue;
+            }
+            self.reserved = next;
+            // blocks are evicted here: not on the thread that serves requests
+            let done = tokio::task::spawn_blocking(move || {
+                self.reservation.set_bytes(next);
+                self
+            });
+            // the log has a panic; the cache goes on with the last reservation
+            let Ok(this) = done.await else { return };
+            self = this;
+            if grew {
+                heap.shrink().await;
+            }
+        }
+    }
+
+    /// The reservation by which the daemon comes to its limit, if the rest of it stays as it is.
+    fn next_reservation(&self, resident: usize) -> usize {
+        let wanted = self.reserved + resident;
+        if wanted > self.limit { (wanted - self.limit).min(self.max_reserved) } else { 0 }
+    }
+}
+
+/// The bytes of this process that no other shares and no file backs.
+fn resident_bytes() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let mut pages = text.split(' ').skip(1).map(str::parse::<usize>);
+    let (resident, shared) = (pages.next()?.ok()?, pages.next()?.ok()?);
+    // the kernel counts both at different moments
+    Some(resident.minus_or_zero(shared) * rustix::param::page_size())
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::pool::MemoryBudget;
+
+    use super::{MemoryPressure, resident_bytes};
+
+    #[test]
+    fn cache_gives_up_what_the_rest_takes() {
+        let budget = MemoryBudget::with_bytes(128 << 20);
+        let mut pressure = MemoryPressure::new(256 << 20, &budget);
+        assert_eq!(pressure.next_reservation(200 << 20), 0);
+        assert_eq!(pressure.next_reservation(300 << 20), 44 << 20);
+        pressure.reserved = 44 << 20;
+        assert_eq!(pressure.next_reservation(256 << 20), 44 << 20, "it is as wanted");
+        assert_eq!(pressure.next_reservation(250 << 20), 38 << 20, "some goes back");
+        assert_eq!(pressure.next_reservation(2 << 30), 112 << 20, "an eighth stays");
+        assert_eq!(pressure.next_reservation(100 << 20), 0);
+    }
+
+    #[test]
+    fn resident_memory_is_counted_in_bytes() {
+        let before = resident_bytes().unwrap();
+        let block = vec![1_u8; 32 << 20];
+        let after = resident_bytes().unwrap();
+        assert!(after >= before + (24 << 20), "{before} {after} {}", block[12345]);
     }
 }

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::context::Context;
 use crate::http::{self, Connections};
 use crate::log::Log;
-use crate::memory::Heap;
+use crate::memory::{Heap, MemoryPressure};
 use crate::router::Router;
 use crate::services::{self, Service};
 use crate::{Error, Result, StateDir, environment};
@@ -53,11 +53,14 @@ pub fn serve(
     let log = Arc::new(Log::open(state_dir, mode == Mode::Foreground)?);
     let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
     log.write_line(&format!("poolhouse {version} starts as process {pid}"));
-    let context = Context::new(state_dir.clone(), log, environment::host_environment(memory)?)?;
+    let host = environment::host_environment(memory)?;
+    let pressure = MemoryPressure::new(environment::memory_limit(memory), &host.cache);
+    let context = Context::new(state_dir.clone(), log, host)?;
     let services = services::all(&context);
     context.events.set_services(services.clone());
+    let heap = Heap::new(return_free_memory);
     let started =
-        context.pools.reimport_pools().and_then(|()| run(&context, &services, return_free_memory));
+        context.pools.reimport_pools().and_then(|()| run(&context, &services, &heap, pressure));
     context.pools.shut_down();
     context.events.set_services(Vec::new());
     context.log.write_line("poolhouse ends");
@@ -68,13 +71,15 @@ pub fn serve(
 fn run(
     context: &Arc<Context>,
     services: &[Arc<dyn Service>],
-    return_free_memory: fn(),
+    heap: &Heap,
+    pressure: MemoryPressure,
 ) -> Result<()> {
     let socket = context.state_dir.socket();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|why| Error::file_error(&socket, &why))?;
     let done = runtime.block_on(async {
-        let mut router = Router::new(Arc::clone(&context.pools), Heap::new(return_free_memory));
+        tokio::spawn(pressure.watch(heap.clone()));
+        let mut router = Router::new(Arc::clone(&context.pools), heap.clone());
         for service in services {
             Arc::clone(service).calls(&mut router);
         }

@@ -28,7 +28,7 @@ use zio::{Block, BlockRead, Error, Key, Source, Trimmed};
 pub use caching_sink::CachingSink;
 use identity::BlockIdentity;
 pub use l2::{L2DeviceStats, L2Stats, L2arc, SecondaryCachePolicy};
-pub use memory_budget::MemoryBudget;
+pub use memory_budget::{MemoryBudget, MemoryReservation};
 use memory_budget::{MemoryShare, MemoryUser};
 use shard::Shard;
 

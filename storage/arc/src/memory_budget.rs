@@ -24,7 +24,7 @@ struct BudgetInner {
     bytes: usize,
     user_count: AtomicUsize,
     users: Mutex<Vec<Weak<dyn MemoryUser>>>,
-    /// Bytes that something else than blocks takes.
+    /// The bytes of all reservations.
     reserved: AtomicUsize,
 }
 
@@ -65,8 +65,8 @@ impl MemoryBudget {
         }
     }
 
-    /// Something else takes part that caches need; it takes nothing yet.
-    pub(crate) fn reserve(&self) -> MemoryReservation {
+    /// Reserves memory for something other than blocks, at first no bytes.
+    pub fn reserve(&self) -> MemoryReservation {
         MemoryReservation { budget: self.clone(), bytes: AtomicUsize::default() }
     }
 }
@@ -95,16 +95,16 @@ impl MemoryShare {
     }
 }
 
-/// Memory for something other than blocks.
+/// Memory for something other than blocks, which caches leave free.
 #[derive(Debug)]
-pub(crate) struct MemoryReservation {
+pub struct MemoryReservation {
     budget: MemoryBudget,
     bytes: AtomicUsize,
 }
 
 impl MemoryReservation {
-    /// Sets its size in bytes.
-    pub(crate) fn set_bytes(&self, bytes: usize) {
+    /// Sets its size in bytes. Caches evict blocks before this returns, if it grew.
+    pub fn set_bytes(&self, bytes: usize) {
         let before = self.bytes.swap(bytes, Ordering::Relaxed);
         let reserved = &self.budget.0.reserved;
         reserved.fetch_add(bytes, Ordering::Relaxed);

@@ -89,7 +89,7 @@ use spa::ActivePool;
 use crate::event::Event;
 use crate::{Error, Result};
 pub use add::AddOptions;
-pub use arc::MemoryBudget;
+pub use arc::{MemoryBudget, MemoryReservation};
 pub use backup::BackupRequest;
 pub use cache::CacheCounts;
 pub use checkpoint::CheckpointStatus;
