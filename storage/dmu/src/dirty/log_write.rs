@@ -83,8 +83,8 @@ impl Object {
             "a block was written before or is written now"
         );
         assert!(
-            written.iter().all(|(_, pointer)| pointer.birth() == tx.txg()),
-            "a log record points to blocks of its own txg"
+            written.iter().all(|(_, pointer)| pointer.birth() <= tx.txg()),
+            "a log record points to no block of a later txg"
         );
         let log_write = |(block, pointer)| LogWrite { offset: block * wide, length: wide, pointer };
         Ok(written.into_iter().map(log_write).collect())
