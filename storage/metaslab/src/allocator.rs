@@ -114,8 +114,7 @@ impl Allocator {
         let (vdev, class) = (spec.vdev, spec.class);
         let top = Arc::new(MetaslabGroup::new(spec));
         top.is_allocatable.store(is_allocatable, Ordering::Relaxed);
-        let known = self.groups.write().insert(vdev, Arc::clone(&top));
-        assert!(known.is_none(), "a vdev is added once");
+        self.groups.write().insert(vdev, Arc::clone(&top));
         self.rotors[class as usize].lock().add(top);
     }
 
