@@ -108,7 +108,8 @@ impl MemoryReservation {
         let before = self.bytes.swap(bytes, Ordering::Relaxed);
         let reserved = &self.budget.0.reserved;
         reserved.fetch_add(bytes, Ordering::Relaxed);
-        reserved.fetch_sub(before, Ordering::Relaxed);
+        let all = reserved.fetch_sub(before, Ordering::Relaxed);
+        assert!(all >= before, "the reservations are the sum of their parts");
         if bytes / NOTIFY_STEP > before / NOTIFY_STEP {
             self.budget.shrink_users();
         }
@@ -123,6 +124,7 @@ impl Drop for MemoryReservation {
 
 impl Drop for MemoryShare {
     fn drop(&mut self) {
-        self.0.0.user_count.fetch_sub(1, Ordering::Relaxed);
+        let before = self.0.0.user_count.fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "a cache leaves that has a share");
     }
 }

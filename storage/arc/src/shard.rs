@@ -50,14 +50,21 @@ struct LruList {
 
 impl LruList {
     fn add(&mut self, turn: u64, identity: BlockIdentity, size: usize) {
-        self.order.insert(turn, identity);
+        let known = self.order.insert(turn, identity);
+        assert_eq!(known, None, "each block has a place of its own");
         self.bytes += size;
     }
 
     fn remove(&mut self, turn: u64, size: usize) {
-        if self.order.remove(&turn).is_some() {
-            self.bytes -= size;
-        }
+        let known = self.order.remove(&turn);
+        assert!(known.is_some(), "a block is in the list of its kind");
+        self.bytes -= size;
+        self.assert_bytes();
+    }
+
+    /// Asserts that an empty list has no bytes.
+    fn assert_bytes(&self) {
+        assert!(!self.order.is_empty() || self.bytes == 0, "a list has the bytes of its blocks");
     }
 }
 
@@ -160,11 +167,17 @@ impl Shard {
         for kind in [ListKind::Mru, ListKind::Mfu] {
             while self.list(kind, false).bytes > limit / 2 {
                 let Some((_, identity)) = self.list(kind, false).order.pop_first() else { break };
-                if let Some(entry) = self.entries.remove(&identity) {
+                let entry = self.entries.remove(&identity);
+                assert!(entry.is_some(), "a name in a list is known");
+                if let Some(entry) = entry {
                     self.list(kind, false).bytes -= entry.size.max(MIN_GHOST_SIZE);
                 }
             }
+            self.list(kind, false).assert_bytes();
         }
+        let lists = [&self.mru, &self.mfu, &self.mru_ghost, &self.mfu_ghost];
+        let listed = lists.map(|list| list.order.len()).into_iter().sum::<usize>();
+        assert_eq!(listed, self.entries.len(), "each block is in one list");
     }
 
     /// A block, or its key, that will not be read again.
@@ -202,7 +215,9 @@ impl Shard {
         let (turn, identity) = self.list(kind, true).order.pop_first()?;
         let entry = self.entries.get_mut(&identity)?;
         let (size, block) = (entry.size, entry.block.take());
+        assert!(block.is_some(), "a block that is evicted was here");
         self.list(kind, true).bytes -= size;
+        self.list(kind, true).assert_bytes();
         self.list(kind, false).add(turn, identity, size.max(MIN_GHOST_SIZE));
         block
     }

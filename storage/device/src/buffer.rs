@@ -69,7 +69,9 @@ impl BufferPool {
         let kept = self.classes.get(class).and_then(|class| class.lock().ok()?.pop());
         let mut buffer = match kept {
             Some(kept) => {
-                self.pooled_bytes.fetch_sub(kept.capacity(), Ordering::Relaxed);
+                assert!(kept.capacity() >= length, "a buffer is as large as its class");
+                let before = self.pooled_bytes.fetch_sub(kept.capacity(), Ordering::Relaxed);
+                assert!(before >= kept.capacity(), "the store has the bytes of its buffers");
                 kept
             }
             None => Vec::with_capacity(MIN_POOLED << class),

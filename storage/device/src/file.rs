@@ -83,7 +83,8 @@ impl Drop for WriteGuard<'_> {
     /// A flush that came while it was written may have come too early for it.
     fn drop(&mut self) {
         self.device.has_unflushed.store(true, Ordering::Release);
-        self.handle.active_writes.fetch_sub(1, Ordering::AcqRel);
+        let before = self.handle.active_writes.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0 || std::thread::panicking(), "a write ends that began");
     }
 }
 
@@ -347,6 +348,7 @@ impl Device for File {
             IoSliceMut::advance_slices(&mut rest, read);
             at += read as u64;
         }
+        assert_eq!(at, offset + units::to_u64(length), "each part is filled");
         Ok(())
     }
 
@@ -385,6 +387,7 @@ impl Device for File {
             IoSlice::advance_slices(&mut rest, written);
             at += written as u64;
         }
+        assert_eq!(at, offset + units::to_u64(length), "each part is written");
         Ok(())
     }
 
@@ -393,6 +396,8 @@ impl Device for File {
             return Ok(());
         }
         let failed = |reason| Error::Flush { device: self.name().to_owned(), reason };
+        // Rule W2: the handle is taken before the marks. A replacement in between sets `writes_lost`, and the next
+        // flush reports it; in the other order this flush would confirm writes to the old handle.
         let handle = self.handle();
         if self.writes_lost.swap(false, Ordering::AcqRel) {
             return Err(failed(

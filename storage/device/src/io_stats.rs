@@ -93,7 +93,8 @@ impl IoStats {
     pub fn end(&self, kind: IoKind, bytes: u64, took: Duration) {
         let stats = &self.kinds[kind as usize];
         let nanoseconds = units::narrow::<u64>(took.as_nanos());
-        stats.in_flight.fetch_sub(1, Ordering::Relaxed);
+        let before = stats.in_flight.fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "a request ends that began");
         stats.requests.fetch_add(1, Ordering::Relaxed);
         stats.bytes.fetch_add(bytes, Ordering::Relaxed);
         stats.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);

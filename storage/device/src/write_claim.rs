@@ -42,6 +42,7 @@ pub fn is_open_for_writing(path: &Path) -> bool {
 
 impl Drop for WriteClaim {
     fn drop(&mut self) {
-        CLAIMED.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+        let was = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+        assert!(was || std::thread::panicking(), "a claim is released once");
     }
 }

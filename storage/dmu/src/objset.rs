@@ -182,6 +182,7 @@ impl Objset {
     #[must_use]
     pub fn to_writable(&self) -> Self {
         let inner = &*self.0;
+        assert!(inner.overlay.is_none(), "an object set has one dirty overlay");
         let live = Some(Arc::new(DirtyObjset::new(self.clone())));
         let (source, key) = (Arc::clone(&inner.source), inner.key.clone());
         let (root, header, meta) = (inner.root.clone(), inner.header.clone(), inner.meta.clone());
@@ -204,6 +205,7 @@ impl Objset {
     #[must_use]
     pub fn with_raw_mode(&self, is_raw: bool) -> Self {
         let inner = &*self.0;
+        assert!(inner.overlay.is_none(), "no dirty data is dropped with the overlay");
         Self(Arc::new(ObjsetInner {
             source: Arc::clone(&inner.source),
             key: inner.key.clone(),

@@ -168,6 +168,7 @@ impl Draid {
             self.push_padding(&mut map, *part);
         }
         map.set_zero_padding();
+        map.assert_complete(self.asize(units::to_u64(block.size)));
         Ok(map)
     }
 

@@ -177,11 +177,12 @@ impl Expandable {
         logical: u32,
         position: Option<ReflowPosition>,
     ) -> Result<Map, Error> {
-        let ashift = self.current.ashift();
+        let (ashift, array) = (self.current.ashift(), self.at_width(logical));
         let (parity, logical) = (self.current.parity() as usize, logical as usize);
         let sectors = block.sectors(ashift)?;
         let stripe = Stripe::new(sectors.count, logical - parity, parity);
         let padding = stripe.raidz_padding(parity);
+        assert!(array.width() <= self.current.width(), "an array never becomes narrower");
         let rows = stripe.total_sectors.div_ceil(logical);
         let width = stripe.total_sectors.min(logical);
         let size = sectors.count << ashift.get();
@@ -216,6 +217,7 @@ impl Expandable {
             column.size = sector_bytes;
             map.push(column);
         }
+        map.assert_complete(array.asize(units::to_u64(block.size)));
         Ok(map)
     }
 }

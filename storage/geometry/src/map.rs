@@ -96,6 +96,15 @@ impl<'a> Row<'a> {
         self.columns.get(self.parity..).unwrap_or_default()
     }
 
+    /// Whether each column lies on a child of its own, so that a lost child costs one column.
+    fn is_spread(self) -> bool {
+        let columns = self.columns.iter().enumerate();
+        columns.into_iter().all(|(at, column)| {
+            let others = self.columns.get(at + 1..).unwrap_or_default();
+            others.iter().all(|other| other.child != column.child)
+        })
+    }
+
     /// Bytes of each parity column: the height of the row.
     pub fn height(self) -> usize {
         self.columns.first().map_or(0, |column| column.size)
@@ -146,6 +155,22 @@ impl Map {
             std::mem::swap(&mut a.offset, &mut b.offset);
             std::mem::swap(&mut a.scratch, &mut b.scratch);
         }
+    }
+
+    /// Asserts that the map is a whole block, in the space that is allocated for it.
+    ///
+    /// The allocator and the map compute the size of a block apart. If they differed, a write would reach
+    /// into the next block.
+    pub(crate) fn assert_complete(&self, asize: u64) {
+        let total: usize = self.columns.iter().map(|column| column.size).sum();
+        assert_eq!(units::to_u64(total), asize, "columns and padding are what is allocated");
+        let data: usize = self.rows().flat_map(Row::data).map(|column| column.size).sum();
+        assert_eq!(data, self.size, "the data columns hold the block");
+        assert!(
+            self.rows().all(|row| row.parity().iter().all(|column| column.size == row.height())),
+            "parity columns are as high as their row"
+        );
+        debug_assert!(self.rows().all(Row::is_spread), "no child has two columns of a row");
     }
 
     /// Marks the padding as zeros on disk that parity covers (dRAID).

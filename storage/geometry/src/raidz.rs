@@ -97,7 +97,6 @@ impl Raidz {
             map.push(Column { child, offset, size, data_start: start, scratch: false });
             data_start += if is_data { size } else { 0 };
         }
-        assert_eq!(data_start, sectors.count << shift, "the data columns hold the block");
         if parity == 1 && block.offset & SWAP_BIT != 0 {
             map.swap_first_two_of_last_row();
         }
@@ -105,6 +104,7 @@ impl Raidz {
             let (child, offset) = place(number);
             map.push(Column { child, offset, size: 1 << shift, data_start: 0, scratch: false });
         }
+        map.assert_complete(self.asize(units::to_u64(block.size)));
         Ok(map)
     }
 

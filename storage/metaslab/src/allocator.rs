@@ -325,7 +325,17 @@ impl Allocator {
         let wanted = usize::from(want.copies).min(3);
         for copy in 0..wanted {
             match self.allocate_copy(class, want, &copies) {
-                Ok(Some(dva)) => copies[copy] = Some(dva),
+                Ok(Some(dva)) => {
+                    let end = dva.offset + dva.asize;
+                    let is_apart = |other: &Dva| {
+                        other.vdev != dva.vdev
+                            || other.offset + other.asize <= dva.offset
+                            || end <= other.offset
+                    };
+                    let others = copies.iter().flatten();
+                    assert!(others.clone().all(is_apart), "the copies of a block share no bytes");
+                    copies[copy] = Some(dva);
+                }
                 other => {
                     for dva in copies.into_iter().flatten() {
                         self.unallocate(&dva, want.txg)?;
@@ -334,6 +344,8 @@ impl Allocator {
                 }
             }
         }
+        let found = copies.iter().flatten().count();
+        assert_eq!(found, wanted, "a block has all its copies, or none");
         Ok(Some(copies))
     }
 
@@ -380,6 +392,8 @@ impl Allocator {
 
     /// Allocates a block that the maps do not have: one of an intent log.
     pub fn claim(&self, dva: &Dva, txg: Txg) -> Result<(), Error> {
+        // Rule Z5: the map is read before the claim. Without it the range would be free once it is read, and
+        // a block of the log would be overwritten before its replay.
         let top = self.group(dva.vdev)?;
         let range = dva_range(&top, dva);
         let mut state = top.state.lock();
@@ -406,6 +420,8 @@ impl Allocator {
         let range = dva_range(&top, dva);
         let mut state = top.state.lock();
         let at = top.require_metaslab(&state, &range)?;
+        // Rule W1: an allocation that is in a space map already is freed, and waits like all freed space. Made
+        // free at once, it could be allocated in a txg whose map has it as allocated.
         if state.unallocate(at, range, txg) {
             return Ok(());
         }
@@ -434,6 +450,8 @@ impl Allocator {
     /// A txg is on disk, all its changes in space maps. Its frees become allocatable when two more
     /// are.
     pub fn mark_synced(&self, txg: Txg) {
+        // Rule W1: the caller has flushed the uberblock of `txg`. Space that is released earlier could be
+        // overwritten, and a crash would import the last txg, which still refers to it.
         let kept = self.pins.min_pinned_txg();
         let mut short = false;
         for top in self.groups.read().values() {

@@ -57,8 +57,10 @@ impl Checkpoint {
         if ranges.overlaps(&range) {
             return false;
         }
-        *self.bytes.lock().entry(key.0).or_default() += range.end - range.start;
+        let (before, length) = (ranges.total(), range.end - range.start);
+        *self.bytes.lock().entry(key.0).or_default() += length;
         ranges.insert(range);
+        assert_eq!(ranges.total(), before + length, "a freed range is noted once");
         true
     }
 }

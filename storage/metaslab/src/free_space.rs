@@ -94,7 +94,13 @@ impl FreeSpace {
             self.min_failed_size = size;
             return None;
         };
+        assert!(fits(&found, size), "a block is allocated from a range that holds it");
         self.allocate_front(found.clone(), size);
+        debug_assert_eq!(
+            self.buckets.iter().map(BTreeSet::len).sum::<usize>(),
+            self.ranges.len(),
+            "each free range is in one bucket"
+        );
         self.cursors[cursor_index(size)] = found.start + size;
         Some(found.start)
     }
@@ -168,7 +174,9 @@ impl FreeSpace {
         }
         let start = before.map_or(range.start, |before| before.start);
         let end = after.map_or(range.end, |after| after.end);
+        let (total, length) = (self.total(), range_length(&range));
         self.ranges.insert(range);
+        assert_eq!(self.total(), total + length, "no byte becomes free twice");
         self.index_range(&(start..end));
         self.min_failed_size = u64::MAX;
         true
@@ -176,7 +184,8 @@ impl FreeSpace {
 
     fn index_range(&mut self, range: &Range<u64>) {
         let bucket = bucket_of(range_length(range));
-        self.buckets[bucket].insert(range.end);
+        let is_new = self.buckets[bucket].insert(range.end);
+        assert!(is_new, "a free range is indexed once");
         self.bucket_mask |= 1 << bucket;
     }
 

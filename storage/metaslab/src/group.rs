@@ -18,6 +18,9 @@ pub type AsizeFn = Arc<dyn Fn(u64, Txg) -> u64 + Send + Sync>;
 const EMBEDDED_LOG_MIN_METASLABS: usize = 64;
 /// Copies of a block on one vdev are at least one part in this many of it apart, if possible.
 const COPY_DISTANCE_FRACTION: usize = 8;
+/// The unit of addresses in block pointers.
+const SECTOR_SIZE: u64 = 512;
+
 /// Ranges longer than this are all alike to the choice of a metaslab.
 const MAX_RANKED_BUCKET: u32 = 27;
 
@@ -135,7 +138,13 @@ impl MetaslabGroup {
         }
         let mut state = self.state.lock();
         let found = state.allocate(lane_index(class) == 1, size, txg, others);
-        if let AllocResult::Offset(_) = found {
+        if let AllocResult::Offset(start) = found {
+            let extent = start..start + size;
+            assert!(
+                state.metaslab_containing(self.spec.metaslab_shift, &extent).is_some(),
+                "a block lies in one metaslab of its vdev"
+            );
+            assert!(start.is_multiple_of(SECTOR_SIZE), "a block begins with a sector");
             // approximate on purpose: two writers may pass each other, and `count` mends it
             let left = self.available(class).minus_or_zero(size);
             self.available[lane_index(class)].store(left, Ordering::Relaxed);
@@ -267,6 +276,10 @@ impl GroupState {
         if clean {
             self.mark_dirty(at, txg);
         }
+        // Rule: a metaslab that a txg changed is drained with it. Otherwise no space map has the allocation, and
+        // after an import the same space would be allocated again.
+        let mut dirty = self.dirty_by_txg.iter().filter(|(of, _)| *of == txg);
+        assert!(dirty.any(|(_, set)| set.contains(&at)), "the txg drains what it allocates");
         Some(start)
     }
 
@@ -328,6 +341,7 @@ impl GroupState {
     pub(crate) fn mark_synced(&mut self, txg: Txg, kept: Option<Txg>) -> u64 {
         let left = self.dirty_by_txg.iter().filter(|(of, _)| *of <= txg);
         assert!(left.count() == 0, "all changes of a txg are in it before it is on disk");
+        // Rule W1: deferred space becomes free after the assertion: its frees are in space maps of a synced txg.
         let (mut ripe, mut held) = (0, 0);
         for at in std::mem::take(&mut self.with_deferred) {
             let (now, later) = self.metaslabs[at].release_deferred(txg, kept);

@@ -208,9 +208,12 @@ impl Metaslab {
         if self.is_loaded() {
             return true;
         }
+        // Rule W1: a map is not used if space that was freed after it was released meanwhile. The map has that space
+        // as allocated still, and nothing would ever make it free.
         if self.dropped_txg > as_of {
             return false;
         }
+        assert!(self.lent.is_empty(), "nothing is lent of space that is not known");
         free.remove(&(0..self.extent.start));
         free.remove(&(self.extent.end..u64::MAX));
         for range in self.defer_ranges.iter() {
@@ -233,8 +236,13 @@ impl Metaslab {
             self.extent.start <= start && start + size <= self.extent.end,
             "a block is allocated inside its metaslab"
         );
+        let range = start..start + size;
+        assert!(
+            !self.defer_ranges.overlaps(&range) && !self.lent.overlaps(&range),
+            "freed and lent space is not allocated"
+        );
         self.allocated += size;
-        append_range(&mut self.pending_mut(txg).allocated, start..start + size);
+        append_range(&mut self.pending_mut(txg).allocated, range);
         Some(start)
     }
 
@@ -246,11 +254,13 @@ impl Metaslab {
         let range = start..start + most.min(found.end - start);
         free.remove(&range);
         self.lent.insert(range.clone());
+        self.assert_totals();
         Some(range)
     }
 
     /// Has a lent range be allocated again.
     pub(crate) fn return_lent(&mut self, range: &Range<u64>) {
+        assert!(self.lent.containing(range).is_some(), "lent space is returned");
         self.lent.remove(range);
         if let Some(free) = &mut self.free {
             assert!(free.insert(range.clone()), "what was lent was not free");
@@ -263,6 +273,7 @@ impl Metaslab {
             return false;
         }
         self.allocated += range.end - range.start;
+        self.assert_totals();
         append_range(&mut self.pending_mut(txg).allocated, range);
         true
     }
@@ -278,8 +289,11 @@ impl Metaslab {
     /// Frees an allocated range.
     pub(crate) fn free(&mut self, range: Range<u64>, txg: Txg) {
         assert!(self.is_allocated(&range), "only what is allocated is freed");
+        // Rule W1: freed space goes to the deferred ranges, never to the free ones. The last synced txg refers to
+        // it until this txg is synced, and an import may rewind to two txgs before.
         self.allocated -= range.end - range.start;
         self.defer_ranges.insert(range.clone());
+        self.assert_totals();
         let at = self.defer_by_txg.partition_point(|(of, _)| *of < txg);
         if self.defer_by_txg.get(at).is_none_or(|(of, _)| *of != txg) {
             self.defer_by_txg.insert(at, (txg, Vec::new()));
@@ -305,6 +319,7 @@ impl Metaslab {
         let mut left: RangeSet = std::mem::take(&mut pending.allocated).into_iter().collect();
         left.remove(&range);
         pending.allocated = left.iter().collect();
+        self.assert_totals();
         true
     }
 
@@ -323,8 +338,11 @@ impl Metaslab {
         self.assert_totals();
         let at = self.pending.iter().position(|(of, _)| *of == txg)?;
         let (_, pending) = self.pending.swap_remove(at);
+        let sums = [total_length(&pending.allocated), total_length(&pending.freed)];
         let mut allocated: RangeSet = pending.allocated.into_iter().collect();
         let mut freed: RangeSet = pending.freed.into_iter().collect();
+        assert_eq!(allocated.total(), sums[0], "a txg allocates no byte twice");
+        assert_eq!(freed.total(), sums[1], "a txg frees no byte twice");
         let brief: Vec<_> = freed.iter().flat_map(|range| allocated.intersection(&range)).collect();
         for range in brief {
             allocated.remove(&range);
@@ -355,6 +373,9 @@ impl Metaslab {
         let count = self.defer_by_txg.partition_point(|(of, _)| ripe(*of));
         let held = self.defer_by_txg[count..].iter().take_while(|(of, _)| old(*of));
         let held = held.flat_map(|(_, ranges)| ranges).map(|range| range.end - range.start).sum();
+        // Rule W1: the oldest txg an import can rewind to is two before the synced one. Only space that was free in
+        // it as well is released.
+        let before = self.defer_ranges.total();
         let mut bytes = 0;
         for (of, ranges) in self.defer_by_txg.drain(..count) {
             for range in ranges {
@@ -366,6 +387,14 @@ impl Metaslab {
                 }
             }
         }
+        assert_eq!(
+            self.defer_ranges.total() + bytes,
+            before,
+            "each deferred byte is released once"
+        );
+        let oldest = self.defer_by_txg.first();
+        assert!(oldest.is_none_or(|(of, _)| !ripe(*of)), "deferred space is sorted by txg");
+        self.assert_totals();
         (bytes, held)
     }
 
@@ -373,6 +402,10 @@ impl Metaslab {
     pub(crate) fn has_deferred(&self) -> bool {
         !self.defer_by_txg.is_empty()
     }
+}
+
+fn total_length(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
 }
 
 /// Appends a range; blocks that were laid one after the other become one.

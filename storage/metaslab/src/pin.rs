@@ -32,6 +32,8 @@ pub struct Pin {
 
 impl Pins {
     pub(crate) fn add_pin(this: &Arc<Self>, synced: Txg) -> Pin {
+        // Rule W1: the pin is set while `synced` is the last synced txg. A later one would find blocks of that txg
+        // reused, and a repair in place would overwrite another block.
         let mut kept = this.table.lock();
         let number = kept.next_id;
         kept.next_id += 1;
@@ -72,7 +74,8 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        self.pins.table.lock().txgs.remove(&self.id);
+        let pinned = self.pins.table.lock().txgs.remove(&self.id);
+        assert!(pinned.is_some() || std::thread::panicking(), "a pin is released once");
         self.pins.dropped.notify_all();
     }
 }

@@ -94,7 +94,8 @@ impl RangeSet {
             start = start.min(from);
             end = end.max(to);
         }
-        self.by_end.insert(end, start);
+        let known = self.by_end.insert(end, start);
+        assert!(known.is_none(), "ranges that touch are joined");
         self.total += end - start;
     }
 

@@ -63,7 +63,9 @@ impl Allocator {
     /// All that is in use up to `end` is copied, and `remap` knows where to.
     pub fn set_mapped_end(&self, end: u64) {
         if let Some(removing) = &*self.removing.read() {
-            removing.progress.lock().mapped_end = end;
+            let mut progress = removing.progress.lock();
+            assert!(progress.mapped_end <= end, "copied ranges stay copied");
+            progress.mapped_end = end;
         }
     }
 
@@ -107,6 +109,8 @@ impl Allocator {
         dva: &Dva,
         txg: Txg,
     ) -> Result<(), Error> {
+        // Rule L6: the lock is held from the look at the copied part until the free is noted. A copy that moved on in
+        // between would map space that is free, and free it twice.
         let range = dva_range(group, dva);
         let mut progress = removing.progress.lock();
         let copied = range.start..range.end.min(progress.mapped_end);

@@ -48,6 +48,7 @@ impl Rotor {
 
     /// The index of the present vdev; 0 if there is none.
     pub(crate) fn next_index(&mut self, class: Class) -> usize {
+        assert_eq!(self.credits.len(), self.groups.len(), "each vdev has its credit");
         for _ in 0..self.groups.len() * MAX_TURNS {
             if self.credits[self.current] > 0 {
                 break;

@@ -58,6 +58,8 @@ impl TxgCommitter<'_> {
         if self.tree.check_txgs_durable(uberblock.txg..=uberblock.txg, &counts).is_err() {
             return Err(Error::WritesLost);
         }
+        // Rule W3: the labels are built before the first is written. One that is too long then fails the commit, and
+        // no drive has half of a new configuration.
         let labels = config.map(|config| self.build_labels(config)).transpose()?;
         // Rule: two labels before the uberblocks, two after. A cut then damages at most one pair, and the
         // other pair describes the state of the newest uberblock.
@@ -123,6 +125,8 @@ impl TxgCommitter<'_> {
                 good.push(each.leaf.guid());
             }
         }
+        // Rule W3: the flush ends before the next half or the uberblocks are written. A drive that reorders could have
+        // both halves of the labels damaged by one cut.
         let failed = self.flush_leaves(faults);
         good.retain(|guid| !failed.contains(guid));
         let has = |top: Guid| labels.iter().any(|e| e.top == top && good.contains(&e.leaf.guid()));
@@ -136,6 +140,8 @@ impl TxgCommitter<'_> {
         faults: &mut Vec<LeafError>,
     ) -> Result<(), Error> {
         let mut good = Vec::new();
+        // Rule W4: a leaf that missed a part of the txg keeps its older uberblock. Imported alone it then shows the
+        // older state, which it has as a whole.
         for leaf in commit_targets(self.tree, uberblock.txg) {
             let ashift = u64::from(leaf.ashift().get());
             let within = label::slot_offset(ashift, slot_txg(uberblock), self.multihost);
@@ -249,6 +255,12 @@ fn physical_leaves(top: &VdevConfig) -> impl Iterator<Item = &VdevConfig> {
 fn write_uberblock_slot(uberblock: &Uberblock, leaf: &Leaf, place: u64) -> Result<(), DeviceError> {
     let size = units::to_usize(label::slot_size(leaf.ashift().get().into()));
     let mut slot = vec![0; size];
+    let device = leaf.device().map_or(0, |device| device.size());
+    let mut labels = (0..label::COPIES).filter_map(|copy| label::offset(copy, device));
+    assert!(
+        labels.any(|start| start <= place && place + units::to_u64(size) <= start + label::SIZE),
+        "an uberblock is written into the ring of a label"
+    );
     slot[..Uberblock::SIZE].copy_from_slice(&uberblock.encode());
     seal_checksum(&mut slot, place);
     leaf.write(place, &slot)

@@ -71,7 +71,8 @@ impl GatedTxgs {
 
 impl Drop for ClosedGate {
     fn drop(&mut self) {
-        self.gate.closers.fetch_sub(1, Ordering::AcqRel);
+        let before = self.gate.closers.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0 || std::thread::panicking(), "a gate opens as often as it was closed");
         self.txgs.wake_waiters();
     }
 }

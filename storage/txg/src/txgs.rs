@@ -68,6 +68,11 @@ impl std::fmt::Debug for TxgsInner {
 }
 
 impl TxgState {
+    /// Asserts that a txg is held: only then may a change be part of it.
+    fn assert_held(&self, txg: Txg) {
+        assert!(self.holds.contains_key(&txg), "a change is made while its txg is held");
+    }
+
     fn total_dirty(&self) -> u64 {
         self.dirty_bytes.values().copied().sum()
     }
@@ -155,7 +160,13 @@ impl Drop for Tx {
             group.stop();
             group.0.panic_hook.get().inspect(|hook| hook());
         }
+        // Rule: the panic hook runs before the hold ends (W7). The sync thread waits for the hold, and would commit
+        // half a change in between; a crash would then leave it in the pool.
         let mut state = group.0.state.lock();
+        assert!(
+            self.txg > state.synced || std::thread::panicking(),
+            "no txg is synced while it is held"
+        );
         let holds = state.holds.get_mut(&self.txg);
         // a second panic would end the program
         assert!(holds.is_some() || std::thread::panicking(), "each Tx holds its txg");
@@ -260,6 +271,8 @@ impl Txgs {
     /// Closes a gate until the guard is dropped. Transactions that began behind it belong to the open txg
     /// or an earlier one: a sync of the open txg writes all their changes.
     pub fn close_gate(&self, gate: &Arc<TxGate>) -> ClosedGate {
+        // Rule: the gate closes under the lock under which transactions begin. A transaction that passed the gate
+        // has its hold already, and the sync of the open txg waits for it.
         let _state = self.0.state.lock();
         gate.close();
         ClosedGate { gate: Arc::clone(gate), txgs: self.clone() }
@@ -293,12 +306,14 @@ impl Txgs {
 
     fn add_freed(&self, txg: Txg, blocks: u64) {
         let mut state = self.0.state.lock();
+        state.assert_held(txg);
         let freed = state.freed_blocks.entry(txg).or_default();
         *freed += blocks;
     }
 
     fn add_dirty(&self, txg: Txg, bytes: u64) {
         let mut state = self.0.state.lock();
+        state.assert_held(txg);
         let before = state.total_dirty();
         let dirty = state.dirty_bytes.entry(txg).or_default();
         *dirty += bytes;
@@ -314,6 +329,7 @@ impl Txgs {
         }
         let mut state = self.0.state.lock();
         let was_due = is_sync_due(&state, self.0.limits);
+        state.assert_held(txg);
         let stored = state.written_through.entry(txg).or_default();
         *stored += bytes;
         if !was_due && is_sync_due(&state, self.0.limits) {
@@ -379,6 +395,13 @@ impl Txgs {
     pub fn quiesce(&self) -> Txg {
         let mut state = self.0.state.lock();
         let closed = state.open;
+        assert_eq!(
+            state.synced.next(),
+            closed,
+            "a txg is closed after the one before it is synced"
+        );
+        // Rule: the next txg opens before this thread waits for the holds. A thread with a hold may begin another
+        // transaction, and would otherwise wait for itself.
         state.open = next_txg(closed);
         while state.holds.contains_key(&closed) {
             self.0.changed.wait(&mut state);
@@ -396,10 +419,15 @@ impl Txgs {
         let mut state = self.0.state.lock();
         assert!(state.synced < txg && txg < state.open, "txgs are synced in order, once closed");
         assert!(!state.holds.contains_key(&txg), "a synced txg has no holds");
+        // Rule: the caller has written the uberblock. Waiting threads acknowledge their changes from here on, and
+        // a crash must not take these back.
         state.synced = txg;
         state.dirty_bytes.remove(&txg);
         state.written_through.remove(&txg);
         state.freed_blocks.remove(&txg);
+        let oldest = [&state.dirty_bytes, &state.written_through, &state.freed_blocks];
+        let oldest = oldest.into_iter().filter_map(|bytes| bytes.first_key_value());
+        assert!(oldest.min().is_none_or(|(oldest, _)| *oldest > txg), "no older txg is dirty");
         self.0.changed.notify_all();
     }
 
@@ -413,6 +441,7 @@ impl Txgs {
     /// Requests a sync of a txg, and waits for it. Returns false if the txgs were stopped or halted
     /// first.
     pub fn wait_txg_synced(&self, txg: Txg) -> bool {
+        // Rule: the caller holds no txg. The sync that it waits for would wait for that hold.
         let mut state = self.0.state.lock();
         state.requested = state.requested.max(txg);
         self.0.changed.notify_all();

@@ -84,6 +84,7 @@ impl VdevTree {
     /// Copies a range. What a device fails to write, it has missed of `txg`; nothing may then be read at the
     /// target.
     pub fn evacuate(&self, copy: RangeCopy, txg: Txg) -> Result<(), EvacuationPause> {
+        assert_ne!(copy.from.0, copy.to.0, "data moves to another vdev");
         let missing = EvacuationPause::ChildReplacing;
         let source = self.top(copy.from.0).ok_or_else(|| missing.clone())?;
         let target = self.top(copy.to.0).ok_or(missing)?;

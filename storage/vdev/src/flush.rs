@@ -42,6 +42,8 @@ impl VdevTree {
         txgs: RangeInclusive<Txg>,
         counts: &dyn Fn(&VdevNode) -> bool,
     ) -> Result<(), Error> {
+        // Rule W2: each thread asks for the txgs of its own blocks after its flush. A flush of another thread may
+        // have failed and lost them; this flush then succeeds, and nothing of them is on the drive.
         let asked = TxgRanges::new([txgs.into_inner()]);
         self.tops().iter().filter(|(_, top)| counts(top)).try_for_each(|(_, top)| {
             let lost: Vec<TxgRanges> =

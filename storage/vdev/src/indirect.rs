@@ -85,6 +85,7 @@ impl IndirectMapping {
             length -= here;
             index += 1;
         }
+        assert_eq!(offset, range.end, "the pieces cover the range");
         Some(pieces)
     }
 }
@@ -125,6 +126,8 @@ pub(crate) fn read_indirect(
     }
     let mut pieces = Vec::new();
     resolve_pieces(tree, vdev, request.offset, request.size as u64, depth, &mut pieces)?;
+    let total = pieces.iter().map(|piece| piece.length).sum::<u64>();
+    assert_eq!(total, request.size as u64, "the pieces of a moved block are the whole block");
     if let [whole] = pieces[..] {
         let request = ReadRequest { offset: whole.offset, ..*request };
         return tree.read_at_depth(whole.vdev, &request, into, faults, depth + 1);

@@ -443,8 +443,12 @@ impl Leaf {
         if self.is_retired() {
             return Err(DeviceError::WriteFailed);
         }
-        // noted before, so that a flush at the same time that fails is known to have hit it, and
-        // after, since such a flush may have come too early for it
+        assert!(
+            birth.is_none() || position >= LABEL_START - BOOT_SIZE,
+            "no block is written over labels"
+        );
+        // Rule W2: noted before, so that a flush at the same time that fails is known to have hit it, and
+        // after, since such a flush may have come too early for it.
         self.pending.lock().record(birth);
         self.active_writes.fetch_add(1, Ordering::Relaxed);
         let written = self.queue.run(|| device.write_parts_at(position, parts));
@@ -463,7 +467,8 @@ impl Leaf {
     /// as having missed the txgs of all that was written since the last time.
     pub fn flush(&self) -> Result<(), DeviceError> {
         let device = self.device.as_ref().ok_or(DeviceError::Missing)?;
-        // who comes while another flushes may only go on when that is done
+        // Rule W2: a thread that comes while another flushes goes on when that is done. The marks are taken before
+        // the flush: a write that begins during it is marked for the next one.
         let _turn = self.flush_lock.lock();
         let PendingWrites { is_dirty: anything, births } =
             std::mem::take(&mut *self.pending.lock());

@@ -179,6 +179,10 @@ impl LeafQueue {
         let counts = &mut state.classes[class];
         counts.waiting -= 1;
         counts.active += 1;
+        assert!(
+            counts.active <= MAX_ACTIVE[class],
+            "a leaf has no more I/Os of a class than it may"
+        );
         self.waiting.fetch_sub(1, Relaxed);
         state.issued_at = self.ended.load(Relaxed);
     }

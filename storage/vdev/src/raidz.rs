@@ -52,6 +52,7 @@ impl ArrayBlock<'_> {
         into: &mut [u8],
         faults: &mut Vec<LeafError>,
     ) -> Result<(), Error> {
+        assert_eq!(into.len(), request.size, "a block is read into its length");
         if into.len() == self.map.size() {
             return self.read_rows(request, into, faults);
         }
@@ -175,6 +176,8 @@ impl ArrayBlock<'_> {
         into: &mut [u8],
         faults: &mut Vec<LeafError>,
     ) -> Result<(), Error> {
+        assert_eq!(into.len(), self.map.size(), "all rows of a block are reconstructed together");
+        assert_eq!(columns.is_readable.len(), self.map.rows().len(), "each row was read");
         let original = into.to_vec();
         let mut possible = false;
         let mut attempt = |liars: &[usize], into: &mut [u8]| {

@@ -170,6 +170,10 @@ impl VdevTree {
         if node.guid != leaves.guid || start >= end {
             return Ok(0);
         }
+        // Rule: sectors that the uberblock on the drives leaves at the old width are not overwritten. After a
+        // crash they are read there, at the position that it records.
+        let limit = overwrite_limit(raidz, gate.position().synced);
+        assert!(end <= limit, "copying stays below the limit");
         // no more is locked than is copied; what is allocated in between is copied as well
         let end = chunk_end(&allocated(start..end), max_bytes, raidz).unwrap_or(end);
         let lock = gate.lock_exclusive(start..end);
@@ -229,6 +233,8 @@ impl VdevTree {
             leaves.read_scratch(raidz)?
         } else {
             let columns = leaves.read_first_rows(raidz)?;
+            // Rule: the scratch copy is flushed before the uberblock records it, and the uberblock before the
+            // first sectors are overwritten. At each moment one of the two copies is whole.
             leaves.write_columns(Area::Scratch, &columns, birth)?;
             self.flush_reflow(vdev, &leaves)?;
             if !record(offset, true) {
@@ -385,6 +391,8 @@ fn copy_sectors(
     });
     let columns = leaves.read(Area::Data, reads.collect())?;
     let spread = spread(&columns, count, (old, new), unit);
+    let total = spread.iter().map(Vec::len).sum::<usize>();
+    assert_eq!(total, count * unit, "each sector has one place at the new width");
     let writes = spread.iter().enumerate().map(|(index, bytes)| {
         let (child, offset) = place(first, index, new, shift);
         (child, offset, &bytes[..])

@@ -93,6 +93,8 @@ impl<P: Copy> RangeGate<P> {
         while state.exclusive.iter().any(|locked| overlaps(locked, &range)) {
             self.released.wait(&mut state);
         }
+        // Rule: the range is taken before the I/O in it ends. Later I/O waits, so that the copy begins at all; in
+        // the other order a busy range would never be free.
         state.exclusive.push(range.clone());
         while state.shared.iter().any(|(_, locked)| overlaps(locked, &range)) {
             self.released.wait(&mut state);
@@ -128,6 +130,7 @@ impl ReflowGate {
 impl ExclusiveLock<'_> {
     /// Changes the position. The lock covers all sectors whose place depends on it.
     pub(crate) fn set_position(&self, position: ReflowPosition) {
+        assert!(position.synced <= position.next, "copying is ahead of the uberblock");
         self.0.state.lock().position = position;
     }
 }

@@ -108,6 +108,7 @@ impl VdevTree {
                 let (vdev, offset) = (piece.vdev, piece.offset);
                 direct.push(BlockWrite { vdev, offset, data: now, ..*block });
             }
+            assert!(data.is_empty(), "the pieces of a moved block are the whole block");
         }
         Ok(direct)
     }
@@ -145,6 +146,7 @@ pub(crate) fn repair_locked(
     for (block, layout) in blocks.iter().zip(&layouts) {
         rest = batch.add_block(layout, block.data, rest);
     }
+    assert!(rest.is_empty(), "parity uses the memory that was counted for it");
     let (children, family) = column_children(node);
     let child = |piece: &WritePiece<'_>| children.get(piece.child);
     batch.pieces.retain(|piece| {

@@ -31,6 +31,7 @@ impl TxgRanges {
             joined = (joined.0.min(old.0), joined.1.max(old.1));
         }
         self.0.splice(start..end, [joined]);
+        debug_assert!(self.is_in_order(), "ranges that touch are joined");
     }
 
     /// Takes those from `first` to `last` out.
@@ -44,6 +45,12 @@ impl TxgRanges {
         };
         let kept = self.0.iter().flat_map(left).flatten().filter(|(from, to)| from <= to);
         self.0 = kept.collect();
+        debug_assert!(self.is_in_order(), "a part of sorted ranges is sorted");
+    }
+
+    fn is_in_order(&self) -> bool {
+        self.0.iter().all(|(first, last)| first <= last)
+            && self.0.is_sorted_by(|(_, last), (first, _)| last < first)
     }
 
     /// Those that are in `other` too.
@@ -84,6 +91,7 @@ impl TxgRanges {
                 depth -= 1;
             }
         }
+        assert_eq!(depth, 0, "each range that begins ends");
         found
     }
 

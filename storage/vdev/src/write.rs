@@ -113,6 +113,7 @@ impl VdevTree {
         for (_, data, layout) in &maps {
             rest = batch.add_block(layout, data, rest);
         }
+        assert!(rest.is_empty(), "parity uses the memory that was counted for it");
         let is_busy = |child| column_children(node).0.get(child).is_some_and(VdevNode::is_busy);
         batch.write_all(&is_busy, &mut |first, parts| {
             write_piece(node, first, birth, parts, faults)
@@ -125,6 +126,7 @@ impl VdevTree {
                 failed(*index, Error::Unavailable { missing, redundancy: spare });
             }
         }
+        assert!(rows.next().is_none(), "each row counts for its block");
         drop(batch);
         buffer::recycle(scratch);
     }
@@ -343,7 +345,9 @@ impl<'a> PieceBatch<'a> {
         let number = Some(self.new_row());
         let outs = outs.into_iter().take(row.parity().len()).map(|out| &*out);
         let all: Vec<&'a [u8]> = outs.chain(columns).collect();
+        assert_eq!(all.len(), row.columns().len(), "each column has its bytes");
         for (column, bytes) in row.columns().iter().zip(&all) {
+            assert_eq!(bytes.len(), column.size, "a column is written whole");
             self.push_piece(column, bytes, number);
         }
         shadowed.extend(shadows.iter().filter_map(|one| Some((*one, *all.get(one.index)?))));

@@ -67,9 +67,9 @@ impl BlockPacker {
     fn add_write(&mut self, txg: Txg, write: Write) {
         let Write { object, offset, length, pointer, data } = write;
         let data = data.unwrap_or_default();
-        if data.is_empty() || data.len() as u64 != length {
-            return;
-        }
+        // A record with less data than its length would be dropped here, and its commit acknowledged.
+        assert_eq!(units::to_u64(data.len()), length, "a write has all its data");
+        let end = offset + length;
         let (mut rest, mut offset) = (&data[..], offset);
         while !rest.is_empty() {
             let here = self.remaining().minus_or_zero(WRITE_HEADER);
@@ -90,6 +90,7 @@ impl BlockPacker {
             offset += length;
             rest = later;
         }
+        assert_eq!(offset, end, "the parts of a write are the whole write");
     }
 
     fn add_record(&mut self, txg: Txg, fold_case: bool, body: Body) {

@@ -58,6 +58,8 @@ pub fn claim_log(
             }
             ChainItem::Record(_, RecordBlocks::None) => None,
         };
+        // Rule Z5: the block is claimed before the walk goes on to the next. The space maps of the last synced
+        // txg have it as free; an allocation would overwrite records that a second crash must still find.
         if let Some(block) = own.filter(|block| block.birth >= first) {
             // a write whose block was incomplete was never acknowledged
             let is_write = matches!(met, ChainItem::Record(..));

@@ -92,6 +92,8 @@ impl IntentLog {
     /// durable. The caller must not hold a txg.
     pub fn commit(&self, object: Option<ObjectId>) -> Result<(), Error> {
         self.wait_for_closed_txgs(object);
+        // Rule Z3: the request is queued before the turn. The thread whose turn it is commits all queued requests
+        // and drains their records after that, so that each request covers its caller's earlier changes.
         let request = self.commits.push(object);
         let mut turn = self.chain_writer.lock();
         if request.outcome.get().is_none() {
@@ -126,7 +128,8 @@ impl IntentLog {
         let mut pending = self.pending.lock();
         let (items, untold) = (pending.drain(scope), pending.unlogged_txg());
         drop(pending);
-        // an earlier commit failed, maybe with records of this caller, or cannot be done
+        // Rule Z4: after a failed commit all later ones wait for the txg that has its records. Written to the log,
+        // they would be replayed after a crash without the changes that they build on.
         let must_wait = self.state.lock().fallback_txg.max(untold) > self.txgs.synced_txg();
         if items.is_empty() && !must_wait {
             return Outcome::Durable;
@@ -142,7 +145,11 @@ impl IntentLog {
 
     /// Writes records along the chain. False: a sync of their txg costs less.
     fn write_records(&self, turn: &mut ChainWriter, items: Vec<(Txg, Itx)>) -> Result<bool, Error> {
-        let items = self.store_long_writes(merge_writes(items))?;
+        let before = data_bytes(&items);
+        let items = merge_writes(items);
+        assert_eq!(data_bytes(&items), before, "merged writes are as long as the single ones");
+        let items = self.store_long_writes(items)?;
+        assert_eq!(data_bytes(&items), before, "each byte of a long write is in one of its parts");
         if self.is_sync_cheaper(&items) {
             return Ok(false);
         }
@@ -200,6 +207,7 @@ impl IntentLog {
         };
         for block in object.write_for_log(tx, &(at..end))? {
             let block_end = block.offset + block.length;
+            assert!(at <= block.offset && block_end <= end, "a block lies within its write");
             parts.extend(part(at, block.offset, Blkptr::EMPTY));
             parts.extend(part(block.offset, block_end, block.pointer));
             at = block_end;
@@ -207,6 +215,15 @@ impl IntentLog {
         parts.extend(part(at, end, Blkptr::EMPTY));
         Ok(parts)
     }
+}
+
+/// Bytes that the records write, in the log or in blocks of their own.
+fn data_bytes(items: &[(Txg, Itx)]) -> u64 {
+    let length = |(_, item): &(Txg, Itx)| match &item.body {
+        Body::Write(write) => write.length,
+        _ => 0,
+    };
+    items.iter().map(length).sum()
 }
 
 /// Bytes of data that the log gets with a record.

@@ -93,6 +93,13 @@ impl LogExtents {
                 self.ranges.insert(end, (last, old.skip_forward(end - first)));
             }
         }
+        let before = self.ranges.range(..start).next_back();
+        let after = self.ranges.range(start..).next();
+        assert!(
+            before.is_none_or(|(_, (last, _))| *last <= start)
+                && after.is_none_or(|(first, _)| *first >= end),
+            "the ranges of a log do not overlap"
+        );
         self.ranges.insert(start, (end, content));
     }
 

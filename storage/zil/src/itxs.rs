@@ -62,6 +62,8 @@ impl PendingItxs {
     /// Marks a txg that has a change without a log record. No later change may be committed before
     /// that txg is on the drives: a replay would apply it to an older state.
     pub(crate) fn add_unlogged(&mut self, txg: Txg) {
+        // Rule Z1: a later record must not be replayed without this change. A crash after its commit would
+        // apply it to a state in which the change is missing.
         self.unlogged_txg = self.unlogged_txg.max(txg);
     }
 
@@ -123,6 +125,8 @@ impl PendingItxs {
 
     /// The records to commit for those objects, or for everything; in order.
     pub(crate) fn drain(&mut self, scope: &CommitScope) -> Vec<(Txg, Itx)> {
+        // Rule: the records of all txgs come together, the older txgs first. A replay after a crash applies them
+        // in the order of the chain, and a record may depend on those of an earlier txg.
         let mut taken = Vec::new();
         for (txg, group) in &mut self.by_txg {
             let mut items = std::mem::take(&mut group.ordered);

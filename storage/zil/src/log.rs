@@ -167,9 +167,12 @@ impl IntentLog {
             return Ok(state.anchor_txg <= self.txgs.synced_txg());
         }
         drop(state);
+        // Rule Z2: a chain is used from the txg on that has its first block in the log header. A record before
+        // that would be acknowledged, and no import would find it after a crash.
         let tx = self.txgs.begin_tx().ok_or(Error::Stopped)?;
         let block = self.reserve_block(MIN_BLOCK_SIZE, tx.txg(), self.new_chain_verifier())?;
         let mut state = self.state.lock();
+        assert!(state.chain.is_empty(), "one thread at a time begins a chain");
         state.dirty_txgs.insert(tx.txg());
         state.anchor_txg = tx.txg();
         state.chain.push_back(ChainBlock { block, is_done: false, newest_txg: Txg::ZERO });
@@ -227,6 +230,8 @@ impl IntentLog {
         }
         turn.last_seq = plan.last_seq();
         let next = turn.predict_block_size(&plan);
+        // Rule: a txg has the successors of a block before the block is written. Without the hold a sync between
+        // the two would not claim them as allocated, and a crash would leave the chain's end in free space.
         let tx = self.txgs.begin_tx().ok_or(Error::Stopped)?;
         let chain = self.reserve_chain(first, &plan, next, &tx)?;
         let txg = tx.txg();
@@ -237,14 +242,17 @@ impl IntentLog {
         drop(tx);
         // the first block was had with the one before it, maybe of a txg that was written since
         let oldest = first.birth.min(synced.next());
-        // what is promised together is there as a whole or not at all: the block that leads to the
-        // others comes when they will last
+        // Rule Z2: the block that leads to the others is written last, after they are flushed. The records of a
+        // commit are then there as a whole or not at all; in another order a crash could leave the first
+        // records without those that they depend on.
         let mut blocks = chain.iter().zip(&chain[1..]).zip(&plan.blocks);
         let leader = blocks.next();
         self.write_blocks(blocks.collect())?;
         if plan.blocks.len() > 1 || plan.has_pointers() {
             self.writer.flush(oldest)?;
         }
+        // Rule Z3: the second flush comes before the caller is told. It also covers what other threads wrote
+        // of these txgs, as a flush that failed for them may have lost blocks of this commit.
         self.write_blocks(leader.into_iter().collect())?;
         self.writer.flush(oldest)?;
         let mut state = self.state.lock();
@@ -268,6 +276,7 @@ impl IntentLog {
         let mut read = BTreeSet::new();
         for _ in 0..MAX_READ_ROUNDS {
             for (txg, item) in items {
+                // a replay skips records of synced txgs: their changes are in the dataset
                 if txg <= synced {
                     continue;
                 }
@@ -309,6 +318,13 @@ impl IntentLog {
                 }
             }
         }
+        assert_eq!(chain.len(), plan.blocks.len() + 1, "each block of a commit has a successor");
+        assert!(
+            chain.array_windows().all(|[block, next]| {
+                Verifier::from_pointer(next) == Verifier::from_pointer(block).next()
+            }),
+            "each block is the next of its chain"
+        );
         let mut state = self.state.lock();
         state.dirty_txgs.insert(tx.txg());
         if let Some(link) = state.chain.back_mut() {
@@ -316,6 +332,8 @@ impl IntentLog {
         }
         let others = plan.blocks.iter().skip(1).map(|filled| filled.newest_txg).chain([Txg::ZERO]);
         for (block, newest) in chain[1..].iter().zip(others) {
+            let last = state.chain.back().map(|link| link.block.birth);
+            assert!(last.is_none_or(|last| last <= block.birth), "a chain grows with the txgs");
             state.chain.push_back(ChainBlock { block: *block, is_done: false, newest_txg: newest });
         }
         Ok(chain)
@@ -328,6 +346,7 @@ impl IntentLog {
             let mut bytes = Vec::with_capacity(block.psize as usize);
             bytes.extend_from_slice(&chain.encode());
             bytes.extend_from_slice(&filled.records);
+            assert!(bytes.len() <= block.psize as usize, "the records of a block fit in it");
             bytes.resize(block.psize as usize, 0);
             let zbookmark = self.zbookmark(Verifier::from_pointer(block));
             LogBlock { block: *block, bytes, zbookmark }
@@ -363,11 +382,15 @@ impl IntentLog {
     /// The log header for the root block of the syncing txg. Frees blocks that are no longer
     /// needed.
     pub fn sync_header(&self, txg: Txg, header: &mut LogHeader) -> Result<(), Error> {
+        // Rule: the header of a txg is written after all blocks whose successors belong to it. The successors
+        // are allocated with this txg; if a block before them was lost in a crash, they would never be freed.
         let mut state = self.state.lock();
         while state.in_flight.range(..=txg).next().is_some() {
             self.in_flight_changed.wait(&mut state);
         }
         state.dirty_txgs.remove(&txg);
+        // Rule Z6: the log that an import found is freed with the txg of its last replayed record, or later.
+        // Freed earlier, a crash between the two txgs would lose the records that are not synced.
         if state.free_txg.is_some_and(|given_up| given_up <= txg) {
             state.free_txg = None;
             if let Some(found) = state.unreplayed.take() {
@@ -380,6 +403,8 @@ impl IntentLog {
             header.clone_from(found);
             return Ok(());
         }
+        // Rule W1: a block is freed in the first txg that has all its records. A crash before that txg is synced
+        // finds the block, as its space is not reused before.
         let broken = state.is_broken;
         while let Some(link) = state.chain.front() {
             if !(link.is_done || broken) || link.block.birth > txg || link.newest_txg > txg {
@@ -418,6 +443,8 @@ impl IntentLog {
 
     /// Records that a log record is replayed within the held txg.
     pub fn record_replayed(&self, tx: &Tx, seq: u64) {
+        // Rule Z6: the number belongs to the txg of the replayed change. In a later txg, a crash would have the
+        // change replayed twice; in an earlier one, not at all.
         let mut state = self.state.lock();
         state.replayed_seqs.insert(tx.txg(), seq);
         state.dirty_txgs.insert(tx.txg());
@@ -462,6 +489,8 @@ struct InFlightGuard<'a> {
 impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.log.state.lock();
+        let is_counted = state.in_flight.contains_key(&self.txg);
+        assert!(is_counted || std::thread::panicking(), "blocks under way are counted");
         if let Some(count) = state.in_flight.get_mut(&self.txg) {
             *count -= 1;
             if *count == 0 {

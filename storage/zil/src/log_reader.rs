@@ -143,6 +143,8 @@ impl LogReader {
             if record.seq > limits.last_record {
                 return Err(LogEnd::Claimed);
             }
+            // Rule Z6: a record that an earlier replay applied, or whose txg is synced, is not applied again. A
+            // second crash during a replay would otherwise repeat changes such as a rename.
             if record.seq <= limits.replayed_seq || record.txg < limits.first_txg {
                 continue;
             }

@@ -24,7 +24,9 @@ impl WriteBatch<'_> {
     ) {
         let mut placed = Vec::with_capacity(self.blocks.len());
         for (index, bytes, block) in &mut self.blocks {
-            let Some(request) = requests.get(*index) else { continue };
+            let request = requests.get(*index);
+            assert!(request.is_some(), "each block of a batch has its request");
+            let Some(request) = request else { continue };
             let result = match writer
                 .allocate(&writer.alloc_request(request, block, bytes), request.zbookmark)
             {
@@ -51,7 +53,9 @@ impl WriteBatch<'_> {
             })
             .collect();
         // the leaves record the missed txgs themselves
-        let mut written = writer.tree().write_many(&outgoing, &mut Vec::new()).into_iter();
+        let written = writer.tree().write_many(&outgoing, &mut Vec::new());
+        assert_eq!(written.len(), outgoing.len(), "the vdevs answer each write");
+        let mut written = written.into_iter();
         for (request, index, _, block) in placed {
             let mut result = Ok(());
             for (dva, copy) in block.copies().zip(written.by_ref()) {

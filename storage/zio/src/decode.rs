@@ -88,6 +88,7 @@ impl Decoder {
             }
             _ => {}
         }
+        assert_eq!(plain.len(), block.lsize as usize, "content has the length in its pointer");
         Ok(plain)
     }
 

@@ -76,7 +76,9 @@ pub(crate) fn encode_block(request: &WriteRequest<'_>, rounding: SizeRounding) -
     if may_embed && !bytes.is_empty() && bytes.len() <= Blkptr::PAYLOAD {
         return EncodedBlock::Pointer(embedded_pointer(request, bytes, method));
     }
+    assert!(bytes.len() <= limit, "a compressed block is within its limit");
     let rounded = rounding.round_up(bytes.len() as u64);
+    assert!(rounded >= bytes.len() as u64, "rounding cuts nothing off");
     if rounded >= lsize {
         return EncodedBlock::Uncompressed;
     }

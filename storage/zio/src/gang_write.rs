@@ -63,6 +63,9 @@ impl Writer {
             add_piece_asize(block, &piece);
             *slot = Blkptr::Regular(Box::new(piece));
         }
+        assert!(rest.is_empty(), "the pieces of a gang are the whole block");
+        // Rule W2: the header comes after its pieces, and the pointer to the header after both. All are
+        // flushed before the uberblock of the txg.
         self.write_header(block, &header, place)
     }
 
@@ -75,6 +78,10 @@ impl Writer {
         taken: &mut Vec<Dva>,
         depth: u32,
     ) -> Result<Regular, Error> {
+        assert!(
+            units::to_u64(bytes.len()).is_multiple_of(MIN_BLOCK_SIZE),
+            "a piece is of whole sectors"
+        );
         let mut piece = new_piece(bytes.len(), method, want.txg);
         let failed = |why| Error::Transform { zbookmark: place, why };
         piece.sum = self.checksum(&piece, bytes).map_err(failed)?;
@@ -114,6 +121,12 @@ impl Writer {
         bytes: &[u8],
         place: Zbookmark,
     ) -> Result<(), Error> {
+        // Rule W1: only a block of the txg that is written is overwritten. No uberblock leads to it before.
+        assert_eq!(
+            old.birth_physical, block.birth_physical,
+            "a block of the same txg is rewritten"
+        );
+        assert_eq!(old.psize, block.psize, "a block is rewritten in the space that it has");
         block.dvas = old.dvas;
         if !block.is_gang() {
             return self.write_copies(block, bytes, place);

@@ -131,6 +131,7 @@ impl Writer {
         // the leaves remember themselves what they missed
         let written =
             self.tree().write_many(&copies().map(write).collect::<Vec<_>>(), &mut Vec::new());
+        assert_eq!(written.len(), copies().count(), "the vdevs answer each write");
         copies().zip(written).try_for_each(|((_, dva, zbookmark, _), written)| {
             written.map_err(|why| Error::WriteFailed { zbookmark, dva, why })
         })

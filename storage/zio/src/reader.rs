@@ -147,6 +147,7 @@ impl Reader {
         place: Zbookmark,
         into: &mut [u8],
     ) -> Result<(), Error> {
+        assert_eq!(into.len(), block.psize as usize, "stored bytes are read into their length");
         self.decoder.require_salt(block, place)?;
         let (mut faults, mut of_leaves) = (Vec::new(), Vec::new());
         for dva in block.copies() {

@@ -85,6 +85,7 @@ impl<'a> BlockRepair<'a> {
         }
         match read() {
             Ok(bytes) => {
+                assert_eq!(bytes.len(), size, "a repair writes the whole block");
                 self.block_data.push(bytes);
                 Ok(units::to_u64(size))
             }

@@ -119,6 +119,8 @@ impl Writer {
         block.dedup = true;
         let turn = usize::from(block.sum[0].to_le_bytes()[0]) % LOCK_COUNT;
         let _turn = self.sharing.locks[turn].lock();
+        // Rule: the reference is counted, or the entry inserted, before the pointer is returned. Both are synced with
+        // the txg of the pointer: without the count, the first free would free the block of all others.
         let copies = copy_count(request, block);
         match shared.find_duplicate(block, copies, request.txg) {
             DedupLookup::Found(known) => {

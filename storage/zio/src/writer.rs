@@ -117,7 +117,10 @@ impl Writer {
         } else if policy.keyless {
             block.protection = protect_without_key(request)?;
         }
+        assert_eq!(bytes.len(), block.psize as usize, "encryption keeps the length");
+        // Rule: the checksum comes last, over the bytes that are written.
         block.sum = self.checksum(&block, &bytes).map_err(failed)?;
+        debug_assert!(self.reader.is_valid(&block, &bytes), "a block verifies by its own sum");
         Ok((bytes, block))
     }
 
@@ -205,6 +208,7 @@ impl Writer {
         match self.allocate(&want, request.zbookmark) {
             Ok(dvas) => {
                 taken.extend(dvas.iter().flatten());
+                assert_eq!(taken.len(), usize::from(want.copies), "each copy has its space");
                 block.dvas = dvas;
                 self.write_copies(block, bytes, request.zbookmark)
             }
@@ -361,11 +365,15 @@ impl Sink for Writer {
                 }
             })
             .collect();
+        let (wanted, mut answered) = (batch.blocks.len(), 0);
         batch.write(self, requests, &mut |index, result| {
+            answered += 1;
             if let Some(place) = results.get_mut(index) {
                 *place = result;
             }
         });
+        // An answer that is missing would leave a hole in the place of the block.
+        assert_eq!(answered, wanted, "each block of a batch is answered once");
         // what drives did not take may be worth waiting for
         for (result, request) in results.iter_mut().zip(requests) {
             if result.as_ref().is_err_and(is_transient) && is_syncing_thread() {
@@ -376,6 +384,8 @@ impl Sink for Writer {
     }
 
     fn free(&self, pointer: &Blkptr, txg: Txg) {
+        // Rule W8: the tables of shared blocks are asked before the space is freed. A block with references left
+        // belongs to other pointers, and a crash after its reuse would leave them with other data.
         let Blkptr::Regular(block) = pointer else { return };
         if let FreeOutcome::Free(dvas) = self.sharing.release(block, txg) {
             self.free_copies(&Regular { dvas, ..**block }, txg);

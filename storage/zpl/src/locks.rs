@@ -42,7 +42,10 @@ impl FileLocks {
         let mut wanted: Vec<usize> = files.iter().copied().map(stripe_of).collect();
         wanted.sort_unstable();
         wanted.dedup();
-        wanted.iter().filter_map(|at| self.stripes.get(*at)).map(RwLock::write).collect()
+        let guards: Vec<_> =
+            wanted.iter().filter_map(|at| self.stripes.get(*at)).map(RwLock::write).collect();
+        assert_eq!(guards.len(), wanted.len(), "each file is locked");
+        guards
     }
 
     /// No directory moves elsewhere while this lives.

@@ -138,13 +138,19 @@ impl NewZnode {
 pub(crate) const TIME_ATTRIBUTES: [Attribute; 4] =
     [Attribute::Atime, Attribute::Mtime, Attribute::Ctime, Attribute::Crtime];
 
+/// The entries as a file system of this version has them: the old kind is 12 bytes each.
+pub(crate) fn encode_for_version(version: u64, entries: &[Ace]) -> Vec<u8> {
+    if version >= FUID_VERSION { acl::encode(entries) } else { acl::encode_old(entries) }
+}
+
 /// An ACL in the form of a legacy znode. A trivial ACL always fits.
 pub(crate) fn to_legacy_acl(version: u64, entries: &[Ace]) -> ZnodeAcl {
     let is_new = version >= FUID_VERSION;
-    let bytes = if is_new { acl::encode(entries) } else { acl::encode_old(entries) };
+    let bytes = encode_for_version(version, entries);
     let count = units::narrow::<u16>(entries.len());
     let size = units::narrow::<u32>(bytes.len());
     let mut data = [0; 72];
+    assert!(bytes.len() <= data.len(), "callers refuse what does not fit");
     for (to, from) in data.iter_mut().zip(&bytes) {
         *to = *from;
     }

@@ -217,6 +217,7 @@ impl SaTable {
         if let Some(value) = self.values.iter_mut().find(|value| value.attribute == Some(attribute))
         {
             if value.bytes.len() != bytes.len() {
+                assert!(self.bonus_kind != ObjectType::ZNODE, "a legacy znode has fixed places");
                 self.layouts = None;
             }
             value.bytes = bytes;
@@ -298,6 +299,7 @@ impl SaTable {
             self.bonus_count =
                 sa::count_fitting(&self.values, self.bonus_capacity.minus_or_zero(Blkptr::SIZE));
         }
+        assert!(self.bonus_count <= self.values.len(), "only values that exist are in the bonus");
         let (bonus, spill) = self.values.split_at_checked(self.bonus_count).unwrap_or((&[], &[]));
         let mut layout = |values: &[Value]| match self.schema.find_layout(values) {
             _ if values.is_empty() => Ok(1),

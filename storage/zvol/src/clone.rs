@@ -77,6 +77,7 @@ impl WritableVolume {
             let Some(tx) = begin_tx(object.objset())? else { break };
             let first = (block_of(from.start, size), block_of(to, size));
             let reached = self.clone_block_run(&tx, object, first, done..next)?;
+            assert!((done..=next).contains(&reached), "only blocks that were asked for are shared");
             let is_whole = reached == next;
             done = reached;
             if !is_whole {

@@ -74,6 +74,7 @@ impl Volume {
         let (mut at, mut rest) = (offset, into);
         while at < end {
             let piece = self.log_extents.slice_at(at, end);
+            assert!(at < piece.end && piece.end <= end, "each piece is a part of the range");
             let length = units::to_usize(piece.end - at);
             let (now, later) = rest.split_at_mut(length.min(rest.len()));
             match piece.content {

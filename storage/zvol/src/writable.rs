@@ -140,6 +140,7 @@ impl WritableVolume {
             self.log.add_itx(&tx, Itx::new_per_object(Body::Write(Box::new(write))));
             at += length;
         }
+        assert_eq!(at, offset + units::to_u64(bytes.len()), "all bytes are written");
         Ok(())
     }
 
@@ -180,6 +181,7 @@ impl WritableVolume {
             let _size = self.size.write();
             let next = self.data.next_data(from + step)?.unwrap_or(end);
             let to = next.min(end);
+            assert!(start <= from && from < to, "each step frees something, further on");
             let tx = self.begin_tx()?;
             tx.add_freed(MAX_TX_FREED_BLOCKS);
             if is_told {

@@ -81,6 +81,8 @@ impl FeedQueue {
         for offer in &taken {
             self.keys.remove(&offer.key);
         }
+        assert_eq!(self.keys.len(), self.queue.len(), "each queued block has its key once");
+        assert!(!self.queue.is_empty() || self.bytes == 0, "an empty queue has no bytes");
         taken
     }
 }

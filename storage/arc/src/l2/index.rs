@@ -107,6 +107,10 @@ impl Index {
             return;
         };
         order.bytes -= u64::from(size);
+        assert!(
+            !order.blocks.is_empty() || order.bytes == 0,
+            "a device has the bytes of its blocks"
+        );
         // it may have been written again since
         self.remove(name, CacheLocation { device_id: drive, offset: at, size });
     }

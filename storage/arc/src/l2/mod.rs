@@ -274,6 +274,7 @@ impl L2arc {
             }
             return 0;
         };
+        assert_eq!(places.len(), offers.len(), "each written block has its place");
         let mut index = self.index.lock();
         for (offer, at) in offers.iter().zip(places) {
             index.insert(drive.id, offer.key, at, offer.entry.psize);

@@ -55,6 +55,11 @@ impl Ring {
             gone.push(self.evict_end..to);
             self.evict_end = to;
         }
+        assert!(self.hand + bytes <= self.end, "there is space behind the hand");
+        assert!(
+            self.is_first_sweep || self.hand + bytes <= self.evict_end,
+            "what is overwritten was evicted"
+        );
         gone
     }
 

@@ -98,6 +98,12 @@ impl RingWriter {
             places.push(next.ring.hand);
             next.append_block(offer, ashift, &mut out);
         }
+        assert_eq!(
+            next.ring.hand,
+            from + units::to_u64(out.len()),
+            "the hand moves with the bytes"
+        );
+        assert!(units::to_u64(out.len()) <= most, "no more is written than was evicted");
         if !drive.write(from, &out) {
             return None;
         }
@@ -155,6 +161,7 @@ impl RingWriter {
     /// Puts bytes behind the hand, filled up to whole sectors.
     fn append_bytes(&mut self, bytes: &[u8], ashift: Ashift, out: &mut Vec<u8>) {
         let size = allocated_size(ashift, bytes);
+        assert!(self.ring.hand + size <= self.ring.end, "a block lies in the ring");
         let end = out.len() + units::to_usize(size);
         out.extend_from_slice(bytes);
         out.resize(end, 0);

@@ -62,6 +62,13 @@ impl Object {
             }
             Some(clone) => {
                 set_block_version(&mut state, tx.txg(), to, &BlockVersion::Cloned(clone));
+                // Rule W8: the sync counts the references of the txg of the clone. A version of a later
+                // txg would have this birth too, and its sync would count the same reference again.
+                let newest = state.blocks.get(&to).and_then(|versions| versions.last());
+                assert!(
+                    newest.is_some_and(|(txg, _)| *txg == tx.txg()),
+                    "the file's lock orders the transactions that change a block"
+                );
                 overlay.cloned_txgs.lock().insert(tx.txg());
             }
         }
@@ -88,6 +95,7 @@ impl Objset {
                     if let (true, BlockVersion::Cloned(clone)) = (*known == txg, content)
                         && let Blkptr::Regular(block) = &clone.pointer
                     {
+                        assert_eq!(block.birth, txg, "a clone is born in the txg that counts it");
                         found.push(**block);
                     }
                 }

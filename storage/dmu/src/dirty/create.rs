@@ -156,6 +156,8 @@ impl Objset {
         }
         drop(state);
         tx.add_dirty(512);
+        // Rule W5: the version comes first, the mark second, both under the hold of the Tx. The sync lists the
+        // marks once no hold is left, so it finds each version.
         overlay.mark_dirty(tx.txg(), entry);
         Object::new_writable(self.clone(), overlay.build_tree(entry.id, dnode), Arc::clone(entry))
     }
@@ -171,6 +173,8 @@ impl Objset {
         for (_, version) in versions {
             *version = gone.clone();
         }
+        // Versions of earlier txgs stay: their syncs are due, and a crash after one of them must find the
+        // object as it was then. Versions of this txg go, and so do their eagerly written blocks.
         state.drop_block_versions(tx.txg(), 0..u64::MAX);
         state.spill.retain(|(known, _)| *known < tx.txg());
         drop(state);
@@ -203,7 +207,11 @@ impl DirtyObjset {
                 let id = first + at;
                 search.next_id = id + u64::from(wanted);
                 let id = ObjectId::new(id);
-                self.claim_slots(id, wanted);
+                assert_ne!(id, ObjectId::META, "the meta-dnode is no free object");
+                // Rule: the slots are claimed before the search lock is released. The drives show them as
+                // free until the sync, and a second search would give the number to another object.
+                let claimed = self.claim_slots(id, wanted);
+                assert_eq!(claimed, None, "a free object number is claimed once");
                 return Ok(id);
             }
             if start == 0 && fill > 0 {
@@ -223,7 +231,8 @@ impl DirtyObjset {
     ) -> Result<Option<(u64, BTreeSet<u64>)>> {
         let first = block * per_block;
         loop {
-            // before the drives are asked: what is noted no more by then is there
+            // Rule: read the claims before the drives. A sync moves a slot from the claims to the drives.
+            // In the other order a sync in between would hide the slot from both reads.
             let (noted, epoch) = self.claimed_slots(first..first + per_block);
             let found = match used_slots_on_disk(&self.base(), block, per_block, full) {
                 // the block may have been freed and overwritten while it was read

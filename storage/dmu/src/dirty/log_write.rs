@@ -65,6 +65,8 @@ impl Object {
             WriteTarget::with_policy(entry, overlay, early, &|query| early.log_write_policy(query))
         });
         let Some(target) = target else { return Ok(Vec::new()) };
+        // Rule W6: the caller holds the txg. Its sync must not begin before these blocks have their pointers:
+        // it would write them to a second place, and a log record would point to freed space.
         let (mut written, mut dirty) = dirty_blocks(entry, tx.txg(), blocks, size);
         store_blocks(&target, &mut dirty, tx.txg())?;
         install_written(entry, tx.txg(), &dirty);
@@ -76,6 +78,14 @@ impl Object {
         });
         written.extend(stored);
         written.sort_unstable_by_key(|(block, _)| *block);
+        assert!(
+            written.is_sorted_by(|(one, _), (next, _)| one < next),
+            "a block was written before or is written now"
+        );
+        assert!(
+            written.iter().all(|(_, pointer)| pointer.birth() <= tx.txg()),
+            "a log record points to no block of a later txg"
+        );
         let log_write = |(block, pointer)| LogWrite { offset: block * wide, length: wide, pointer };
         Ok(written.into_iter().map(log_write).collect())
     }
@@ -130,6 +140,8 @@ fn install_written(entry: &DirtyObject, txg: Txg, dirty: &[DirtyBlock]) {
     for DirtyBlock { block, content, written } in dirty {
         let versions = state.blocks.get_mut(block).into_iter().flatten();
         for (_, version) in versions.filter(|(known, _)| *known == txg) {
+            // Rule: only the bytes that were written get the pointer. A writer that changed the block meanwhile
+            // has a copy of its own; with the pointer a crash would leave the older bytes.
             if let (BlockVersion::Bytes(now), Some(written)) = (&*version, written)
                 && now.is_same_buffer(content)
             {

@@ -60,11 +60,13 @@ pub(crate) fn check_path(entry: &DirtyObject, blocks: std::ops::Range<u64>) -> R
             found => drop(found?),
         }
         let shape = &tree.shape;
-        block = if shape.top_level == 0 {
+        let next = if shape.top_level == 0 {
             blocks.end
         } else {
             shape.end_data_block(1, shape.parent(block))
         };
+        assert!(next > block, "the blocks below an indirect block end after each of them");
+        block = next;
     }
     Ok(())
 }

@@ -104,6 +104,8 @@ impl DirtyObjset {
                 Err(_) if !self.is_current_epoch(epoch) => continue,
                 Err(error) => return Err(error),
             };
+            // Rule: an entry is made only from the tree that is installed. A sync in between has a newer dnode,
+            // and an entry with the older one would write the older pointers back with its next txg.
             let mut table = self.table.lock();
             if table.epoch == epoch {
                 let made = || Arc::new(DirtyObject::new(id, base));
@@ -142,7 +144,8 @@ impl DirtyObjset {
     pub(crate) fn mark_dirty(&self, txg: Txg, entry: &Arc<DirtyObject>) {
         let mut table = self.table.lock();
         table.dirty_ids.entry(txg).or_default().insert(entry.id);
-        table.objects.entry(entry.id).or_insert_with(|| Arc::clone(entry));
+        let known = table.objects.entry(entry.id).or_insert_with(|| Arc::clone(entry));
+        assert!(Arc::ptr_eq(known, entry), "an object has one entry, which has all its versions");
     }
 
     /// Whether a group has anything to write.
@@ -157,9 +160,9 @@ impl DirtyObjset {
         ids.filter_map(|id| table.objects.get(id).cloned()).collect()
     }
 
-    /// Notes the slots of an object that is made.
-    pub(crate) fn claim_slots(&self, id: ObjectId, slots: u8) {
-        self.table.lock().claimed.insert(id, slots);
+    /// Notes the slots of an object that is made. Returns those that it was noted with before.
+    pub(crate) fn claim_slots(&self, id: ObjectId, slots: u8) -> Option<u8> {
+        self.table.lock().claimed.insert(id, slots)
     }
 
     /// The slots of a block of dnodes that are noted so, from its beginning on, and the epoch.
@@ -187,6 +190,9 @@ impl DirtyObjset {
         synced: &[ObjectId],
         settle: impl FnOnce(&Self),
     ) {
+        // Rule: the new tree comes first, then the versions that it has go, and the epoch changes last. A reader
+        // that finds no version then finds the new tree. In the other order it would read the state before
+        // the txg, and a write of a part of a block would lose what the txg wrote.
         let mut table = self.table.lock();
         *self.base.write() = base;
         settle(self);
@@ -197,6 +203,8 @@ impl DirtyObjset {
             table.claimed.remove(id);
         }
         table.epoch = table.epoch.wrapping_add(1);
+        // Rule: an entry stays while it has versions of later txgs, or someone has it. A second entry for
+        // the object would hide these versions from the sync.
         table
             .objects
             .retain(|_, entry| Arc::strong_count(entry) > 1 || entry.state.read().is_dirty());

@@ -262,6 +262,8 @@ impl DirtyState {
             let older = at.checked_sub(1).and_then(|older| versions.get(older));
             let first = before(older.map(|(_, fact)| fact));
             versions.insert(at, (txg, first));
+            let ascend = versions.is_sorted_by(|(one, _), (next, _)| one < next);
+            assert!(ascend, "a fact has one version a txg, the oldest first");
         }
         (made, versions.get_mut(at..).unwrap_or_default())
     }
@@ -296,12 +298,23 @@ impl DirtyState {
                 dnode.used_bytes = base.dnode.used_bytes;
             }
         }
+        // Rule: the later versions got the pointers of the new tree above. With older ones their sync would
+        // refer to blocks that this txg freed, and a crash would leave a tree that leads to reused space.
         self.base = base;
+        let is_older = |known: &Txg| *known < txg;
+        assert!(
+            !self.dnodes.iter().any(|(known, _)| is_older(known))
+                && !self.freed_ranges.iter().any(|(known, _)| is_older(known))
+                && !self.spill.iter().any(|(known, _)| is_older(known)),
+            "each txg is synced with all objects that it changed"
+        );
         self.dnode_versions_mut().retain(|(known, _)| *known != txg);
         self.freed_ranges.retain(|(known, _)| *known != txg);
         self.spill.retain(|(known, _)| *known != txg);
         self.raw_spill.retain(|(known, _)| *known != txg);
         self.blocks.retain(|_, versions| {
+            let oldest = versions.first();
+            assert!(oldest.is_none_or(|(known, _)| *known >= txg), "no txg leaves a block behind");
             versions.retain(|(known, _)| *known != txg);
             !versions.is_empty()
         });

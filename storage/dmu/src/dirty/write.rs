@@ -58,6 +58,8 @@ impl Object {
             let (now, rest) = bytes.split_at(count);
             if count == whole {
                 let blocks = units::to_u64(count.checked_div(size).unwrap_or(0));
+                // Rule: the path is read before the blocks change. The sync must change the indirect blocks;
+                // one that it cannot read would stop the pool with an acknowledged write in memory.
                 lookup::check_path(entry, block..block + blocks)?;
                 underway.add_blocks(block, now, size);
             } else {
@@ -114,6 +116,8 @@ impl Object {
             if rest != 0 {
                 zero_part(entry, tx, last, size, 0..rest)?;
             }
+            // Rule: all that may fail comes before the first change of the overlay. A range that is freed in
+            // part would be synced so, although its caller got an error.
             lookup::check_edge_paths(entry, &(whole..last))?;
             let mut state = entry.state.write();
             free_blocks(&mut state, tx.txg(), whole..last);
@@ -184,6 +188,8 @@ impl Object {
         if lookup::end_block(entry) > 1 {
             return Err(Error::BlockSizeFixed { zbookmark: self.zbookmark(BlockId::new(1)) });
         }
+        // Rule: the content is read before the size changes: blocks on the drives have the old size, and the tree
+        // of the new one refuses them.
         let content = lookup::read_block(entry, 0)?;
         let mut state = entry.state.write();
         free_blocks(&mut state, tx.txg(), 0..1);
@@ -371,6 +377,8 @@ pub(super) fn free_blocks(state: &mut DirtyState, txg: Txg, range: Range<u64>) {
     if range.is_empty() {
         return;
     }
+    // Rule: the block versions of this txg go before the range is noted. The sync frees the ranges of a txg
+    // before it writes its blocks: a version that stayed would bring freed data back.
     state.drop_block_versions(txg, range.clone());
     let at = state.freed_ranges.partition_point(|(known, _)| *known <= txg);
     match at.checked_sub(1).and_then(|last| state.freed_ranges.get_mut(last)) {

@@ -80,6 +80,8 @@ impl WriteThroughBlock {
 
     /// No group will have one.
     pub(crate) fn discard(&self) {
+        // Rules W1, W6: the space is freed with the txg, never at once. A log record may point to the block until
+        // the txg is synced; reused space would let a replay after a crash read other data.
         if !self.is_released.swap(true, Ordering::AcqRel) {
             self.write_through.add_orphan(&self.overridden.pointer);
         }
@@ -115,7 +117,8 @@ impl InFlightWrite {
     }
 
     fn complete(&self) {
-        *self.is_done.lock() = true;
+        let was_done = std::mem::replace(&mut *self.is_done.lock(), true);
+        assert!(!was_done, "a write arrives once");
         self.done_changed.notify_all();
     }
 }
@@ -154,7 +157,8 @@ impl Objset {
 
 impl Drop for LongWrite {
     fn drop(&mut self) {
-        self.0.active_writers().fetch_sub(1, Ordering::Relaxed);
+        let before = self.0.active_writers().fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "a writer leaves that was counted");
     }
 }
 
@@ -184,6 +188,7 @@ impl<'a, T: Borrow<Tx>> PendingWrite<'a, T> {
     /// Takes whole blocks of `size` bytes, and marks those that can be written eagerly as in
     /// flight.
     pub(super) fn add_blocks(&mut self, first: u64, bytes: &'a [u8], size: usize) {
+        assert!(bytes.len().is_multiple_of(size), "whole blocks are written through");
         let together = WRITE_CHUNK.checked_div(size).unwrap_or(1).max(1) * size;
         let mut block = first;
         for bytes in bytes.chunks(together) {
@@ -208,6 +213,9 @@ impl<'a, T: Borrow<Tx>> PendingWrite<'a, T> {
     }
 
     fn mark_in_flight(&mut self, run: WriteRun<'a>) {
+        // Rule W6: the blocks are marked under the lock of the object's writer, and written without it. A reader
+        // waits for the mark; without it, it would return the bytes from before the write. The sync does not
+        // meet a mark: the write holds its txg until it arrived.
         let txg = self.tx.borrow().txg();
         let coming = BlockVersion::InFlight(Arc::clone(&run.in_flight));
         let mut state = self.object.state.write();
@@ -256,6 +264,8 @@ impl<'a> WriteRun<'a> {
             BlockVersion::InFlight(coming) => Arc::ptr_eq(coming, &self.in_flight),
             _ => false,
         };
+        // Rule: the versions change before the waiting readers wake. They look up again, and a mark that is still
+        // there would make them wait for a write that is over.
         let mut state = entry.state.write();
         for ((block, _), content) in self.blocks().zip(contents) {
             let versions = state.blocks.get_mut(&block).into_iter().flatten();
@@ -330,8 +340,11 @@ impl WriteTarget {
             raw: None,
         });
         let stored = self.write_through.sink().write_many(&requests.collect::<Vec<_>>());
+        assert_eq!(stored.len(), blocks.len(), "the sink answers each request");
         let place = |stored: Result<Blkptr, zio::Error>| {
             let pointer = stored.ok().filter(|pointer| matches!(pointer, Blkptr::Regular(_)))?;
+            assert_eq!(pointer.birth(), txg, "an eagerly written block is born in its txg");
+            assert_eq!(pointer.fill(), 1, "a data block counts as one");
             Some(Arc::new(WriteThroughBlock {
                 overridden: OverriddenBlock::new(pointer, Arc::clone(&self.tree)),
                 write_through: Arc::clone(&self.write_through),

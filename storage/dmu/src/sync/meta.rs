@@ -73,6 +73,7 @@ fn patch_dnode_block(
         Some(old) => old.to_vec(),
         None => vec![0; size],
     };
+    assert_eq!(content.len(), size, "a block of dnodes has the size of the meta-dnode");
     let before = count_dnodes(&content);
     for written in written {
         let slot = units::to_usize(written.object.id.get() - first);

@@ -166,6 +166,7 @@ impl Objset {
         }
         meta::write_dnodes((&base, overlay), syncing, &mut header, &numbered)?;
         edit(&mut header);
+        assert_eq!(written.len(), entries.len(), "each dirty object of the txg is written");
         let pointer = write_root(&base, syncing, &header)?;
         let (source, key) = (Arc::clone(base.source()), base.key().cloned());
         let fresh = Self::with_header(source, base.id(), pointer.clone(), header, key)
@@ -210,6 +211,7 @@ fn write_root(base: &Objset, syncing: &SyncContext<'_>, header: &ObjsetHeader) -
         raw: None,
     };
     let pointer = syncing.sink.write(&request)?;
+    tree_writer::assert_answer(&request, &pointer);
     account_replacement(syncing.ledger, previous, &pointer);
     Ok(pointer)
 }

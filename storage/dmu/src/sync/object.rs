@@ -7,7 +7,7 @@ use ondisk::dnode::Dnode;
 use units::{BlockId, Level};
 use zio::{Block, RawBlock, WriteRequest};
 
-use super::tree_writer::{PendingBlock, TreeWriter, account_replacement};
+use super::tree_writer::{PendingBlock, TreeWriter, account_replacement, assert_answer};
 use super::{PolicyQuery, SyncContext, WrittenObject};
 use crate::dirty::DirtyObject;
 use crate::dirty::record::{BaseReuse, BlockVersion, DnodeVersion};
@@ -110,6 +110,8 @@ fn write_content(
     let (source, key) = (Arc::clone(objset.source()), objset.key().cloned());
     let below = DnodeTree::new(source, key, objset.id(), entry.id, dnode.clone());
     let mut forest = TreeWriter::new(syncing, &below, &dnode);
+    // Rule: ranges are freed before blocks are written. A block that was written again after it was freed
+    // within the txg lies in both, and its data must be what a crash leaves.
     for range in &version.freed_ranges {
         forest.free_range(range)?;
     }
@@ -137,7 +139,11 @@ fn write_content(
             }),
             BlockVersion::Cloned(clone) => forest.override_pointer(*block, &clone.pointer)?,
             BlockVersion::WrittenThrough(stored) => {
-                forest.override_pointer(*block, &stored.overridden().pointer)?;
+                let pointer = &stored.overridden().pointer;
+                // A write of an earlier txg may pass one of this txg: writers of a volume share its lock.
+                assert!(pointer.birth() <= syncing.txg, "no txg refers to a block of a later one");
+                assert_eq!(pointer.lsize(), dnode.block_size, "a block has its object's size");
+                forest.override_pointer(*block, pointer)?;
                 stored.mark_referenced();
             }
             // its writer holds the txg until it is on the drives
@@ -206,5 +212,7 @@ fn write_spill(
         zbookmark: below.zbookmark(0, SPILL_BLOCK.get()),
         raw,
     };
-    Ok(syncing.sink.write(&request)?)
+    let pointer = syncing.sink.write(&request)?;
+    assert_answer(&request, &pointer);
+    Ok(pointer)
 }

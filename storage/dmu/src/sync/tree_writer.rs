@@ -90,6 +90,8 @@ impl<'a> TreeWriter<'a> {
         if self.pointers.iter().all(|root| *root == Blkptr::EMPTY) {
             return;
         }
+        // Rule: the roots move into the new block before a block is written. A pointer that stayed in the dnode
+        // would be read at the new height, as that of an indirect block.
         let mut content = vec![0; self.indirect_size()];
         for (slot, root) in self.pointers.iter_mut().enumerate() {
             store_pointer(&mut content, slot, &std::mem::replace(root, Blkptr::EMPTY));
@@ -289,8 +291,15 @@ impl<'a> TreeWriter<'a> {
                 zbookmark: below.zbookmark(level, job.block),
                 raw: job.raw.as_ref(),
             });
-            let stored = syncing.sink.write_many(&requests.collect::<Vec<_>>()).into_iter();
-            stored.map(|stored| stored.map_err(Error::from)).collect::<Result<Vec<_>>>()
+            let requests = requests.collect::<Vec<_>>();
+            let stored = syncing.sink.write_many(&requests);
+            assert_eq!(stored.len(), requests.len(), "the sink answers each request");
+            let checked = |(request, stored): (&WriteRequest<'_>, std::result::Result<_, _>)| {
+                let pointer = stored.map_err(Error::from)?;
+                assert_answer(request, &pointer);
+                Ok(pointer)
+            };
+            requests.iter().zip(stored).map(checked).collect::<Result<Vec<_>>>()
         })?;
         for ((job, previous), pointer) in todo.iter().zip(stored.into_iter().flatten()) {
             if pointer != *previous {
@@ -310,6 +319,11 @@ impl<'a> TreeWriter<'a> {
             for seat in seats {
                 self.dirty_indirect.remove(&seat);
                 let content = self.indirect.remove(&seat).unwrap_or_default();
+                assert_eq!(
+                    content.len(),
+                    self.indirect_size(),
+                    "a changed indirect block is in memory as a whole"
+                );
                 let fill = self.fill_count(&content, seat)?;
                 if fill == 0 {
                     let pointer = self.pointer(level, seat.1)?;
@@ -323,6 +337,8 @@ impl<'a> TreeWriter<'a> {
             }
             self.write_level(level, &jobs)?;
         }
+        // Rule: a level is written after the one below it, as its pointers have the checksums of that one.
+        assert!(self.dirty_indirect.is_empty(), "each changed indirect block is written");
         Ok(())
     }
 
@@ -372,6 +388,23 @@ fn store_pointer(content: &mut [u8], slot: usize, pointer: &Blkptr) {
     let start = slot * Blkptr::SIZE;
     if let Some(place) = content.get_mut(start..start + Blkptr::SIZE) {
         place.copy_from_slice(&pointer.encode());
+    }
+}
+
+/// Asserts that a sink returned a pointer to the block that it was given.
+pub(super) fn assert_answer(request: &WriteRequest<'_>, pointer: &Blkptr) {
+    let Blkptr::Regular(block) = pointer else { return };
+    let lsize = request.raw.map_or(units::to_u64(request.data.len()), |raw| raw.lsize.into());
+    assert_eq!(u64::from(block.lsize), lsize, "a pointer has the length of its block");
+    assert_eq!(
+        (block.level, block.kind),
+        (request.level, request.kind),
+        "a pointer has the place of its block"
+    );
+    // a block that nopwrite left where it is has its older birth
+    if pointer != request.previous {
+        assert_eq!(block.birth, request.txg, "a block is born in the txg that writes it");
+        assert_eq!(block.fill, request.fill, "a pointer counts what is below it");
     }
 }
 

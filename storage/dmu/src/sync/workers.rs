@@ -47,6 +47,7 @@ pub(crate) fn map_parallel<T: Sync, R: Send>(
         return Err(error);
     }
     let mut done = done.into_inner();
+    assert_eq!(done.len(), items.len(), "each item has its result");
     done.sort_unstable_by_key(|(at, _)| *at);
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }

@@ -145,6 +145,8 @@ impl FreeWork<'_> {
         let header = bpobj_header(change.mos, id)?;
         let take = header.count.min(self.budget);
         let keep = header.count - take;
+        // Rule: a block is freed in the txg that takes its pointer off the list. With the pointer left, a crash
+        // would have it freed again, when its space belongs to another block.
         let mut freed = SpaceDelta::default();
         for pointer in read_pointers(change, id, keep..header.count)? {
             freed = freed + each(self, &pointer);
@@ -344,6 +346,8 @@ impl TreeWalk<'_, '_> {
         if self.is_already_freed(zbookmark, pointer) {
             return WalkStep::Continue(WalkControl::SkipChildren);
         }
+        // Rule: an indirect block is freed after all blocks below it. A later txg continues the walk from the root,
+        // and needs all indirect blocks above the rest.
         self.free_finished_parents(zbookmark);
         let meta = zbookmark.object == ObjectId::META;
         if !meta {

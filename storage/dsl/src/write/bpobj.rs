@@ -143,6 +143,9 @@ pub(crate) fn append(
         let space = change.space_of(&item.pointer);
         sum = if item.is_free { sum - space } else { sum + space };
     }
+    // Rule: the pointers are written behind the count, which grows with them in the same txg. A list whose count
+    // is short after a crash would leak blocks; one that is long would free what is in use.
+    assert_eq!(bytes.len(), items.len() * Blkptr::SIZE, "a list has pointers of one size");
     let count = bpobj_header(change.mos, list)?.count;
     change.object(list)?.write(change.tx, count * BLKPTR_SIZE, &bytes)?;
     let freed = items.iter().filter(|item| item.is_free).count();

@@ -345,6 +345,8 @@ pub(crate) fn merge_destroyed(
     previous: Txg,
     freed: ObjectId,
 ) -> Result<()> {
+    // Rule: the blocks that are freed move to the pool's list with the txg in which the snapshot goes. The list is
+    // freed by later txgs, so that a crash at any of them finds each block in a snapshot or in the list.
     let mut stretches = entries(change, next)?;
     let young = stretches.split_off(stretches.partition_point(|(start, _)| *start < previous));
     let mut target = MergeTarget::new(change, next, stretches)?;

@@ -59,6 +59,24 @@ struct LedgerTotals {
     inactive_features: BTreeSet<&'static str>,
 }
 
+impl LedgerTotals {
+    /// Asserts that sums which were kept apart agree.
+    fn assert_agree(&self, change: &SyncTaskContext<'_>, has_bookmarks: bool) {
+        let spaces = self.deadlist_items.iter().map(|item| change.space_of(&item.pointer));
+        let listed = spaces.fold(SpaceDelta::default(), std::ops::Add::add);
+        assert_eq!(listed, self.deadlist_space, "the deadlist has the space that died");
+        let died = self.killed_by_birth.values().copied();
+        let died = died.fold(SpaceDelta::default(), std::ops::Add::add);
+        let all = self.freed + self.deadlist_space;
+        assert!(!has_bookmarks || died == all, "a block that dies is freed or in the deadlist");
+        assert!(
+            self.prev_unique <= self.deadlist_space.used
+                && self.to_snapshots <= self.deadlist_space.used,
+            "snapshots get no more than died"
+        );
+    }
+}
+
 impl std::fmt::Debug for DatasetLedger<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "DatasetLedger({})", self.dataset)
@@ -112,9 +130,12 @@ impl<'a> DatasetLedger<'a> {
     /// Writes the account down. `root` is the head's root block from now on.
     pub fn finish(self, change: &SyncTaskContext<'_>, root: &Blkptr) -> Result<()> {
         let sums = self.totals.into_inner();
+        sums.assert_agree(change, self.has_bookmarks);
         let reservation = limits::head_limits(change, self.dir)?.refreservation;
         let (from, to) = (UsedBy::Refreservation, UsedBy::Head);
         let own = sums.born - sums.freed;
+        // Rule: the head's record, its directory, its deadlist and the new root change in the same txg. A crash
+        // between them would leave space that nothing counts, or that is counted twice.
         let (counted, previous, list) = change.update_dataset(self.dataset, |head| {
             let counted = parent_delta(head.unique, own.used, reservation);
             let delta = own - sums.deadlist_space;
@@ -197,6 +218,8 @@ impl BlockLedger for DatasetLedger<'_> {
         let (space, birth) = (self.space_of(pointer), pointer.birth());
         let listed = self.is_in_livelist(pointer);
         let young = birth > self.previous_txg;
+        // Rule W1: a block that a snapshot has is not freed. Its birth tells: snapshots have all blocks that were
+        // born up to their own txg. A wrong free here would let a later txg overwrite the snapshot.
         if young {
             (self.free_block)(pointer);
         }

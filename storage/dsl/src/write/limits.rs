@@ -58,6 +58,8 @@ fn space_left(
         chain.push((at, record));
         at = parent;
     }
+    // Rule: the limits apply from the top down. What a directory reserved and did not use is available only below
+    // it; in another order a write could take space that is reserved elsewhere.
     let mut left = u64::MAX;
     for (id, record) in chain.iter().rev() {
         let mut used = record.used;
@@ -91,7 +93,8 @@ pub struct SpaceLimit {
 pub fn space_limit(change: &SyncTaskContext<'_>, dataset: ObjsetId) -> Result<SpaceLimit> {
     let record = change.dataset_phys(ObjectId::new(dataset.get()))?;
     let limits = head_limits(change, record.dir)?;
-    // what is kept for the head counts as used already
+    // Rule: what is kept for the head counts as used already. Without it, a head that is at its quota by its own
+    // refreservation could not write into the space that it has reserved.
     let kept = limits.refreservation.minus_or_zero(record.unique);
     let left = |quotas| space_left(change, record.dir, None, quotas);
     let pool = raise_limit(left(false)?, kept);
@@ -185,6 +188,8 @@ pub(crate) fn apply_reservation(
     dir: ObjectId,
     reserved: u64,
 ) -> Result<()> {
+    // Rule: the directory and all above it change in the same txg: the ancestors count what is used or reserved,
+    // whichever is more, and a crash between them would leave a sum that no later change corrects.
     let (parent, delta) = change.update_dir(dir, |dir| {
         let before = to_i64(dir.used.max(dir.reserved));
         dir.reserved = reserved;
@@ -271,7 +276,7 @@ fn adjust_count(change: &SyncTaskContext<'_>, dir: ObjectId, name: &str, more: i
         return Ok(());
     }
     for dir in ancestors(change, dir)? {
-        // where nothing is counted, nothing above is counted either
+        // Rule: where nothing is counted, nothing above is counted either. Counting begins at the top, in one txg.
         let Some(count) = change.zap_field_u64(dir, name)? else { return Ok(()) };
         change.set_zap_field(dir, name, &[with_delta(count, more)])?;
     }

@@ -127,7 +127,15 @@ pub(crate) fn to_i64(count: u64) -> i64 {
 
 /// How much more is counted when bytes that count as at least `reserved` become more or fewer.
 pub(crate) fn parent_delta(before: u64, delta: i64, reserved: u64) -> i64 {
-    to_i64(with_delta(before, delta).max(reserved)).wrapping_sub(to_i64(before.max(reserved)))
+    let counted =
+        to_i64(with_delta(before, delta).max(reserved)).wrapping_sub(to_i64(before.max(reserved)));
+    // a reservation or a count at the end of its range takes away, and adds nothing
+    assert!(
+        counted.unsigned_abs() <= delta.unsigned_abs()
+            && (counted == 0 || (counted > 0) == (delta > 0)),
+        "a directory counts no more to its parent than changed in it"
+    );
+    counted
 }
 
 /// The breakdown of a directory's used bytes.

@@ -27,7 +27,8 @@ impl ActivePool {
         let mut noted = self.synced_dtls.lock();
         let leaves = self.tree.leaves();
         for leaf in leaves.iter().filter(|leaf| !leaf.is_writable()) {
-            // it will miss this txg too
+            // Rule W4: an absent leaf misses this txg, which is noted in the txg itself. If it were noted later, a
+            // crash would leave a leaf that counts as whole and lacks the txg.
             let mut missed = leaf.dtl();
             missed.add(tx.txg(), tx.txg());
             leaf.set_dtl(missed);

@@ -39,7 +39,8 @@ pub struct SpaceTurn<'a> {
 
 impl Drop for SpaceTurn<'_> {
     fn drop(&mut self) {
-        self.queue.waiting.fetch_sub(1, Ordering::AcqRel);
+        let before = self.queue.waiting.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0 || std::thread::panicking(), "a writer leaves the queue that it is in");
     }
 }
 
@@ -129,13 +130,16 @@ impl ActivePool {
             (u128::from(bytes) + u128::from(self.txgs.dirty_bytes())) * u128::from(inflation);
         let most = wanted * u128::from(MAX_COPIES);
         let loaded = units::narrow(most.min(u64::MAX.into()));
-        // who has been told that there is room must not find, with the group, that no map of it can be read
+        // Rule: the maps are loaded before the answer. A writer that got space must not find in the sync that no
+        // map of it can be read: the txg would fail with its acknowledged change.
         self.space.allocator().ensure_loaded_free(Class::Normal, loaded, self.txgs.synced_txg());
         let usage = self.space.allocator().class_usage(Class::Normal);
         let kept = (usage.capacity >> 5).clamp(8 << 20, 128 << 30);
+        // Rule: deferred space counts as taken. It becomes free after two txgs (W1), and this txg needs space of
+        // its own: one that does not fit cannot be written at all.
         let taken = (usage.allocated + usage.deferred) + kept;
         let left = u128::from(usage.capacity.minus_or_zero(taken + usage.unreadable));
-        // as a rule there is room for any number of copies, and none of the datasets need be asked
+        // Most pools have space for any number of copies, and the datasets need not be looked at.
         left >= most || left >= wanted * u128::from(self.max_copies())
     }
 
@@ -146,6 +150,8 @@ impl ActivePool {
 
     /// Waits for the turn to wait for space. The caller must hold no transaction.
     pub fn wait_for_space_turn(&self) -> SpaceTurn<'_> {
+        // Rule: the writer is counted before it waits for its turn. Writers that come later see the count and do
+        // not take the space that the txgs free meanwhile.
         let queue = &self.space_queue;
         queue.waiting.fetch_add(1, Ordering::AcqRel);
         SpaceTurn { queue, _turn: queue.turn.lock() }

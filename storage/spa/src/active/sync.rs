@@ -55,14 +55,16 @@ impl ActivePool {
             return Ok(());
         }
         let txg = self.txgs.quiesce();
+        assert!(txg >= wanted, "the sync has all changes from before the call");
         match zio::while_syncing(true, || self.write_txg_or_fail(txg)) {
             Ok(()) => {
                 self.txgs.finish_sync(txg);
                 Ok(())
             }
             Err(error) => {
-                // nothing of the group is in the pool; what was before it still is
-                // and what the pool was given up for comes first
+                // Rule W7: a txg that failed is not committed, and no txg follows it. The last synced txg stands: a
+                // later txg would have the changes that this one made in memory, without its blocks.
+                // The first error is reported, as it is what the pool was stopped for.
                 let error = self.fatal_error.write().get_or_insert(error).clone();
                 self.txgs.stop();
                 Err(error)
@@ -80,6 +82,8 @@ impl ActivePool {
         if let Some(trouble) = &*self.fatal_error.read() {
             return Err(trouble.clone());
         }
+        // Rule: a rewind is committed before the first change after it. This txg may overwrite blocks of the states
+        // that were given up, and a crash would otherwise import one of those.
         self.commit_rewind()?;
         let tx = Tx::syncing(txg);
         let now = (self.environment.now)();
@@ -125,9 +129,13 @@ impl ActivePool {
             // in this group, whatever its intent log has to say, or the snapshot would change with it
             self.write_dirty_datasets(&change, &|set| set.objset.is_dirty(txg))?;
         }
+        // Rule W6: orphans are freed after the datasets are written. Until then it is not known which of the eagerly
+        // written blocks of this txg a tree refers to.
         self.free_orphan_blocks(txg);
         dsl::write::free_pending(&change, MAX_FREED_BLOCKS)?;
         self.continue_discard(&change)?;
+        // Rule W4: the DTLs follow the datasets, and the configuration follows the DTLs, as it names their maps. A
+        // crash must not leave a drive that counts as whole and lacks blocks of an earlier txg.
         self.write_dtls(&tx)?;
         if may_enable_features {
             self.update_label_features()?;
@@ -135,7 +143,9 @@ impl ActivePool {
         self.write_config(&tx)?;
         self.scan_state.write(&change)?;
         self.error_log.write(&change)?;
+        // Rule: the MOS comes last, as all of the above is in it.
         let root = self.write_mos(&change)?;
+        assert!(!self.mos.is_dirty(txg), "the MOS has all changes of its txg");
         self.commit_txg(txg, now.seconds, root)
     }
 
@@ -247,7 +257,10 @@ impl ActivePool {
                 ledger.deactivate_feature(feature);
             }
         }
+        // Rule: the ledger is finished after the last sync of the set. Its sums and the root that it stores are of
+        // all passes; a crash would show a record that does not fit the tree.
         ledger.finish(change, &synced.root)?;
+        assert!(!set.objset.is_dirty(txg), "a dataset is written with all its changes");
         if let Some(hook) = set.sync_hook.get() {
             hook(change)?;
         }
@@ -280,8 +293,12 @@ impl ActivePool {
             if pass > 1 && self.write_dtls(change.tx)? {
                 self.write_config(change.tx)?;
             }
+            // Rule: the space maps follow all else in a pass, and a further pass follows them. They have the blocks
+            // of their own writing only then; an import would otherwise allocate these blocks again.
             let moved = self.space.write_changes(&self.mos, change.tx, pass)?;
             if !moved && pass > 1 && !self.mos.is_dirty(txg) {
+                assert_eq!(growth, SpaceDelta::default(), "the growth of each pass is counted");
+                assert!(!self.space.allocator().has_changes(txg), "all changes are in space maps");
                 return Ok(root);
             }
             let ledger = MosLedger { pool: self, txg, growth: Mutex::default() };
@@ -313,9 +330,12 @@ impl ActivePool {
         let guid_sum = tree.map_or(uberblock.guid_sum, guid_sum);
         let reflow = self.reflow.next.lock().take().unwrap_or(uberblock.reflow);
         let uberblock = Uberblock { multihost, checkpoint_txg, guid_sum, reflow, ..uberblock };
+        // Rule: the state in memory follows the uberblock on the drives. Freed space, the logs' records and the blocks
+        // of the last txg are let go below; before the commit a crash would still need them.
         self.commit_until_written(&uberblock, config.as_ref())?;
         *self.uberblock.write() = uberblock;
         self.mos.pin_synced();
+        assert_eq!(self.mos.synced().root().birth(), txg, "readers get the MOS that was committed");
         self.saved_space.store(self.block_refs.saved_bytes(), Ordering::Relaxed);
         self.space.mark_synced(txg);
         for log in self.open_datasets.lock().values().filter_map(|set| set.log.get()) {
@@ -361,7 +381,8 @@ impl ActivePool {
     }
 
     fn try_commit(&self, root: &Uberblock, config: Option<&PoolConfig>) -> Result<(), Error> {
-        // another host may have the pool since the group was begun
+        // Rule: the check for another host comes right before the uberblock. That host may have the pool since the txg
+        // was begun, and two hosts that write would destroy it.
         if let Some(trouble) = &*self.fatal_error.read() {
             return Err(trouble.clone());
         }

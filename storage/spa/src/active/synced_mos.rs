@@ -29,7 +29,8 @@ impl Deref for SyncedMos {
 impl ActivePool {
     /// Its MOS for readers: during a sync it is that of the last txg.
     pub fn synced_mos(&self) -> SyncedMos {
-        // blocks that are looked up after the pin are protected by it
+        // Rule W1: the pin comes before the lookup. A sync in between would free blocks of the MOS that is returned,
+        // and their space could be reused while the reader follows them.
         let pin = self.pin();
         SyncedMos { mos: self.mos.synced(), _pin: pin }
     }

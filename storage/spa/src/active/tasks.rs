@@ -59,6 +59,9 @@ impl SyncTasks {
     fn drain(&self, is_due: impl Fn(&SyncTask) -> bool) -> Vec<TaskFn> {
         let mut asked = self.0.lock();
         let all = std::mem::take(&mut asked.tasks);
+        // Rule: tasks run in the order in which they were requested. A command that returned has its change before
+        // those of later commands, and a crash between two txgs leaves the earlier one.
+        assert!(all.is_sorted_by_key(|task| task.id), "tasks are queued in their order");
         let (now, later): (Vec<_>, _) = all.into_iter().partition(is_due);
         asked.tasks = later;
         now.into_iter().map(|task| task.run).collect()
@@ -136,7 +139,8 @@ impl ActivePool {
         let run = Box::new(move |active: &Self, change: &SyncTaskContext<'_>| {
             *answer.lock() = Some(work(active, change));
         });
-        // the sync of a txg that is held begins when the hold is dropped, and finds the task
+        // Rule: the task is queued while its txg is held. The sync begins when the hold is dropped, and finds the
+        // task; otherwise the txg could have the held changes without those of the task.
         let first = held.as_ref().map_or_else(|| self.txgs.open_txg(), Tx::txg);
         let task = self.tasks.add(first, is_early, run);
         drop(held);

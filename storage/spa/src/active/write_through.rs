@@ -24,6 +24,8 @@ impl OrphanBlocks {
     /// Those that a txg knows to be allocated.
     fn drain_up_to(&self, txg: Txg) -> Vec<Blkptr> {
         let mut all = self.0.lock();
+        // Rule W1: an orphan of a later txg waits. Its allocation is in no space map yet, and a free that is synced
+        // before it would have its space allocated again while a log record points to it.
         let (now, later) = all.drain(..).partition(|pointer: &Blkptr| pointer.birth() <= txg);
         *all = later;
         now

@@ -43,7 +43,8 @@ impl PoolSpace {
         if !self.allocator.has_changes(txg) {
             return Ok(false);
         }
-        // before anything of this txg is in the log: own maps have the changes before it
+        // Rule: metaslabs are flushed before anything of this txg is in the log. Their unflushed txg is this one, and
+        // an import applies the logs from it on: a change that is in both would be applied twice.
         let map = match self.txg_log(txg) {
             Some(map) => map,
             None => self.create_txg_log(writing)?,
@@ -95,6 +96,8 @@ impl PoolSpace {
             let kept = log.logs.split_off(&oldest);
             std::mem::replace(&mut log.logs, kept)
         };
+        // Rule: a log is freed once no metaslab names it or an older one. Earlier, an import after a crash would
+        // miss changes, and have allocated space as free.
         for (txg, map) in old {
             free_space_map(mos, tx, map)?;
             table.remove(tx, log_name(txg).as_bytes())?;

@@ -94,6 +94,10 @@ impl SpaceMapWriter {
         appendix: &SpaceMapAppender,
         allocated: i64,
     ) -> Result<(), Error> {
+        // Rule: the entries are written first, and the header with their end in the same txg. A map whose end is
+        // short after a crash would have allocated space as free.
+        let length = units::to_u64(appendix.bytes().len());
+        assert_eq!(appendix.end(), self.header.length + length, "entries are appended at the end");
         self.object.write(tx, self.header.length, appendix.bytes())?;
         self.header.length = appendix.end();
         self.header.allocated += allocated;

@@ -47,6 +47,8 @@ impl PoolSpace {
         if self.is_logging.load(Ordering::Relaxed) {
             return Ok(self.log_changes(&writing)? || noted);
         }
+        // Rule: the log is emptied before the changes of this txg go to the maps. A range that the log has as free
+        // may be allocated now, and its entries would follow in the wrong order.
         let emptied = self.flush_entire_log(&writing)?;
         let changes = self.allocator.drain_changes(tx.txg());
         self.freed.record(&changes);
@@ -179,6 +181,7 @@ impl PoolSpace {
         let extent = self.allocator.extent(vdev, metaslab)?;
         let (all, free_bytes) = (extent.end - extent.start, free.total());
         let counted = map.header.allocated;
+        assert!(free_bytes <= all, "a metaslab has no more free space than its size");
         map.truncate(writing.tx)?;
         let mut appendix = map.appendix(self.has_spacemap_v2);
         let (txg, pass) = (writing.tx.txg(), writing.pass);

@@ -53,6 +53,7 @@ pub fn seal(data: &mut [u8], verifier: &[u64; 4], method: Checksum, encrypted: b
         sum = [a, b, c, d];
     }
     data.get_mut(seat.sum_at..seat.sum_at + SUM_SIZE)?.copy_from_slice(&seat.bytes(&sum));
+    debug_assert!(verify(data, verifier, method, encrypted), "a sealed block verifies");
     Some(())
 }
 

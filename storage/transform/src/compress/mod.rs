@@ -40,7 +40,7 @@ pub fn decompress(method: Compression, src: &[u8], dst: &mut [u8]) -> Result<(),
 /// the other methods take none, gzip's is part of the method. `None`: it does not fit, or the
 /// method is none that compresses. `Empty` gives no bytes at all when `src` is all zeros.
 pub fn compress(method: Compression, level: i32, src: &[u8], dst_limit: usize) -> Option<Vec<u8>> {
-    match method {
+    let found = match method {
         Compression::Empty => is_zero(src).then(Vec::new),
         Compression::Lz4 => lz4::compress(src, dst_limit),
         Compression::Zstd => zstd::compress(level, src, dst_limit),
@@ -48,7 +48,16 @@ pub fn compress(method: Compression, level: i32, src: &[u8], dst_limit: usize) -
         Compression::Lzjb => lzjb::compress(src, dst_limit),
         Compression::Zle => zle::compress(src, dst_limit),
         Compression::Off | Compression::On | Compression::Inherit => None,
-    }
+    }?;
+    assert!(found.len() <= dst_limit, "compressed bytes are within the limit");
+    debug_assert!(is_reversible(method, src, &found), "a block decompresses to itself");
+    Some(found)
+}
+
+/// Whether a reader gets the block back.
+fn is_reversible(method: Compression, src: &[u8], compressed: &[u8]) -> bool {
+    let mut plain = vec![0; src.len()];
+    decompress(method, compressed, &mut plain).is_ok() && plain == src
 }
 
 /// True if every byte is zero: such a block is stored as a hole.

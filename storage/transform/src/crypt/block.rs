@@ -169,6 +169,11 @@ impl Parts {
                 (parts.encrypted, parts.used)
             }
         };
+        assert!(
+            private.is_sorted_by(|one, next| one.end <= next.start)
+                && private.last().is_none_or(|last| last.end <= used),
+            "the encrypted parts lie in the used bytes, one after the other"
+        );
         Ok(Some(Self { encrypted: private, aad, used }))
     }
 
@@ -187,5 +192,6 @@ impl Parts {
             used[part.clone()].copy_from_slice(this);
             rest = after;
         }
+        assert!(rest.is_empty(), "each encrypted byte has its place");
     }
 }

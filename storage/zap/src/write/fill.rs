@@ -117,6 +117,7 @@ impl Zap {
         if size > MAX_MICRO_BLOCK {
             return Ok(false);
         }
+        assert_eq!(collisions.len(), entries.len(), "each entry has a collision number");
         *self.0.cached.lock() = None;
         if size > SECTOR {
             self.object().set_block_size(tx, size)?;

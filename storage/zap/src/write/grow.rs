@@ -31,6 +31,7 @@ impl FatWriter<'_> {
         while bits >= self.header.table_shift {
             self.grow_table()?;
         }
+        assert!(bits < self.header.table_shift, "each half of a leaf has a pointer of its own");
         let run = self.index_range((prefix << 1) | 1, bits + 1);
         // what the pointers to it are in must be known before anything is taken out of the leaf
         self.set_leaf_pointers(run.clone(), number)?;
@@ -65,6 +66,10 @@ impl FatWriter<'_> {
 
     /// Makes places in the pointer table lead to a leaf.
     pub(super) fn set_leaf_pointers(&self, places: Range<u64>, leaf: BlockId) -> Result<()> {
+        assert!(
+            places.start < places.end && places.end <= self.header.table_len(),
+            "the pointers to a leaf lie in the table"
+        );
         match &self.header.table {
             Table::Embedded => {
                 let words = self.embedded_word(places.start)..self.embedded_word(places.end);
@@ -151,6 +156,8 @@ impl FatWriter<'_> {
                 let to = target.get() + copied * 2;
                 self.double_block(from, 0..half, BlockId::new(to))?;
                 self.double_block(from, half..words, BlockId::new(to + 1))?;
+                // Rule: the larger table is used once all its blocks are copied. Until then pointers are set in both,
+                // as a txg may end at each step, and the table of that txg must be whole after a crash.
                 let copied = copied + 1;
                 if copied < blocks {
                     let next = Some((target, copied));

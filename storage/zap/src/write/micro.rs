@@ -68,6 +68,7 @@ impl Zap {
             }
         };
         let (ZapCursor { collision, .. }, number) = seat;
+        assert!(number < base.capacity, "an entry has a place in the block");
         let entry = MicroEntry { name, value, collision };
         self.edit_micro(tx, base.order, &mut |table| table.set_entry(number, &entry))?;
         if let Err(at) = base.index.binary_search(&seat) {
@@ -97,6 +98,7 @@ impl Zap {
             Some((*cursor, nul_terminated(entry.name), entry.value))
         });
         let all: Vec<_> = all.collect();
+        let count = units::to_u64(all.len());
         drop(self.release_micro(now));
         self.object().set_block_size(tx, FAT_BLOCK_SIZE)?;
         fat::init_fat(self.object(), tx, self.0.salt, self.normalization(), self.flags())?;
@@ -106,6 +108,7 @@ impl Zap {
             let key = Key { hash, bytes: &name, count };
             fat.store(&key, Some(collision), &ZapValue::from_u64(value), StoreMode::Insert)?;
         }
+        assert_eq!(fat.header.entries, count, "the fat table has all entries of the micro one");
         fat.write_header()
     }
 
@@ -132,6 +135,11 @@ impl Zap {
     /// Remembers the entries of the table as it is now.
     fn cache_micro(&self, seats: Vec<IndexEntry>) -> Result<()> {
         if let Some(block) = self.object().block(BlockId::new(0))? {
+            debug_assert_eq!(
+                parse_micro(&block).entries().count(),
+                seats.len(),
+                "the index has the entries of the block"
+            );
             *self.0.cached.lock() =
                 Some(Arc::new(ZapKind::Micro(MicroTable::with_index(block, seats))));
         }
@@ -149,6 +157,7 @@ impl Zap {
         let Some(block) = block else { return Ok(false) };
         (base.block_size, base.capacity, base.order) =
             (size, parse_micro(&block).capacity(), block.order());
+        assert!(base.index.len() < base.capacity, "a larger block has place for more entries");
         Ok(true)
     }
 

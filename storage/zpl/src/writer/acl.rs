@@ -8,7 +8,7 @@ use ondisk::znode::flag;
 use posix::{ChangeContext, FileType, acl::Ace, acl::nfs4};
 use units::ObjectId;
 
-use crate::new_znode::to_legacy_acl;
+use crate::new_znode::{encode_for_version, to_legacy_acl};
 use crate::sa_table::SaTable;
 use crate::writer::FsWriter;
 use crate::writer::pending_file::SMALL_NEED;
@@ -74,8 +74,8 @@ impl FsWriter {
         entries: &[Ace],
     ) -> Result<()> {
         let (objset, object) = (self.objset_id(), file);
-        let bytes = acl::encode(entries);
         if sheet.is_legacy() {
+            let bytes = encode_for_version(self.fs.master().version, entries);
             if bytes.len() > MAX_LEGACY_ACL {
                 let rule = "a file of an old file system has an ACL of 72 bytes at most";
                 return Err(Error::NotSupported { objset, object, rule });
@@ -83,7 +83,7 @@ impl FsWriter {
             sheet.set_legacy_acl(&to_legacy_acl(self.fs.master().version, entries));
         } else {
             sheet.set_word(Attribute::DaclCount, units::to_u64(entries.len()));
-            sheet.set(Attribute::DaclAces, bytes);
+            sheet.set(Attribute::DaclAces, acl::encode(entries));
             if !sheet.fits_in_spill() {
                 return Err(Error::TooLarge { objset, object });
             }

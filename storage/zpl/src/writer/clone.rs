@@ -78,6 +78,7 @@ impl FsWriter {
         while done < blocks {
             let next = (done + MAX_TX_CLONED_BLOCKS).min(blocks);
             let reached = self.clone_block_run(caller, &mut draft, (&source, range), done..next)?;
+            assert!((done..=next).contains(&reached), "only blocks that were asked for are shared");
             done = reached;
             if reached < next {
                 break;

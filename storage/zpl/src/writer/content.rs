@@ -60,9 +60,11 @@ impl FsWriter {
             offset += units::to_u64(piece.len());
         }
         let underway = self.write_chunk(caller, &mut draft, (offset, 0), last)?;
+        let end = offset + units::to_u64(last.len());
+        assert!(draft.size() >= end, "a file reaches to its last byte");
         drop(locked);
         drop(underway);
-        Ok(offset + units::to_u64(last.len()))
+        Ok(end)
     }
 
     /// Replays a write whose whole block is in the log; the write ended at `end`. Like OpenZFS,
@@ -115,6 +117,7 @@ impl FsWriter {
     ) -> Result<PendingWrite<'a, Tx>> {
         let count = units::to_u64(bytes.len());
         let end = offset + count;
+        assert!(count > 0 && end <= MAX_FILE_SIZE, "callers refuse other ranges");
         let size = draft.size().max(end);
         draft.sa.set_word(Attribute::Size, size);
         draft.sa.touch_mtime(caller.now);
@@ -236,6 +239,8 @@ impl FsWriter {
                 None => None,
             };
         }
+        // from the end on: after a crash the file has a hole at its end, and no old data behind one
+        assert!(starts.is_sorted_by(|one, next| one < next), "each step frees less than the last");
         for (count, from) in starts.into_iter().skip(1).rev().enumerate() {
             let tx = self.transactions.begin_tx(&BULK_FREE_NEED)?;
             if count == 0 {

@@ -76,6 +76,7 @@ impl FsWriter {
             hidden.store(&tx)?;
             self.add_to_unlinked_set(&tx, &unlinked, xattrs)?;
         }
+        assert!(!self.is_held(id), "a file that is open is not freed");
         self.remove_from_unlinked_set(&tx, &unlinked, id)?;
         self.free_file(&tx, &draft)?;
         Ok(next)

@@ -206,7 +206,13 @@ impl FsWriter {
         fate: &UnlinkPlan<'_>,
         now: Time,
     ) -> Result<()> {
+        assert!(
+            !fate.is_freed_after || fate.unlinked_lock.is_some(),
+            "a file that is freed later waits in the unlinked set"
+        );
         if fate.is_last_link && fate.unlinked_lock.is_none() {
+            // a hold needs the lock of the file, which the caller has since before the plan
+            assert!(!self.is_held(target.id()), "a file that is open is not freed");
             self.fs.inner.zap_cache.remove(target.id());
             return self.free_file(tx, target);
         }
