@@ -26,6 +26,8 @@ pub(crate) struct DatasetFacts {
     pub(crate) mountpoint: Option<PathBuf>,
     /// The directory on which it is mounted.
     pub(crate) mounted_at: Option<PathBuf>,
+    /// Whether it was unmounted since the daemon has started, and not mounted again.
+    pub(crate) is_unmounted: bool,
     /// The bytes that its files may use: the lower of refquota and quota; none: it has neither.
     pub(crate) quota: Option<u64>,
     /// Whether its files have NFSv4 ACLs.
@@ -172,6 +174,10 @@ impl Resolved {
         let options = parse_sharenfs(value)
             .map_err(|why| (Some(path.clone()), format!("sharenfs={value}: {why}")))?;
         let Some(options) = options else { return Ok(()) };
+        // as with OpenZFS: what was unmounted is not exported
+        if dataset.is_unmounted {
+            return Ok(());
+        }
         // the configuration has more details about the same path
         if self.set.nfs.iter().any(|other| other.name == path && other.dataset == dataset.name) {
             return Ok(());
