@@ -26,11 +26,11 @@ mod v4_client;
 use v4_client::{BOTH, COMPOUND, Operations, Results, V4Client};
 
 /// Bytes of a request.
-const IO_BYTES: usize = 512 << 10;
+const IO_BYTES: u32 = 512 << 10;
 /// Slots of the session for transfers. Slot 0 has the other requests.
 const SLOTS: u32 = 7;
 const FILE_SYNC: u32 = 2;
-const MIB: usize = 1 << 20;
+const REQUESTS_PER_MIB: u32 = (1 << 20) / IO_BYTES;
 
 /// A server, and the path of the directory that is measured.
 #[derive(Clone)]
@@ -118,24 +118,24 @@ fn write_operations(
     })
 }
 
-fn transfer(target: &Target, name: &str, mib: usize, is_write: bool) -> f64 {
+fn transfer(target: &Target, name: &str, mib: u32, is_write: bool) -> f64 {
     let (mut client, dir) = target.connect("transfer");
     let (state, file) = client.open(&dir, name, (BOTH, 0), true).expect("the file opens");
     // half of it can be compressed
     let data: Vec<u8> = (0..IO_BYTES)
-        .map(|at| if at % 2 == 0 { 0 } else { (at.wrapping_mul(2_654_435_761) >> 13) as u8 })
+        .map(|at| if at % 2 == 0 { 0 } else { at.wrapping_mul(2_654_435_761).to_le_bytes()[2] })
         .collect();
     let begun = Instant::now();
     let mut pipeline = Pipeline::new(&mut client);
-    for number in 0..mib * MIB / IO_BYTES {
-        let offset = (number * IO_BYTES) as u64;
+    for number in 0..mib * REQUESTS_PER_MIB {
+        let offset = u64::from(number) * u64::from(IO_BYTES);
         pipeline.send(&if is_write {
             write_operations(&file, &state, (offset, 0), &data)
         } else {
             Operations::at(&file).add(op::READ, |w| {
                 state.write(w);
                 w.u64(offset);
-                w.u32(IO_BYTES as u32);
+                w.u32(IO_BYTES);
             })
         });
     }
@@ -147,18 +147,18 @@ fn transfer(target: &Target, name: &str, mib: usize, is_write: bool) -> f64 {
         });
         assert!(client.run(&commit).status.is_ok());
     }
-    let rate = mib as f64 / begun.elapsed().as_secs_f64();
+    let rate = f64::from(mib) / begun.elapsed().as_secs_f64();
     client.close(&file, &state).expect("the file closes");
     rate
 }
 
 /// Runs clients side by side for a time. Each calls `work` again and again. Returns the calls in a second.
 fn side_by_side(
-    (clients, time): (usize, Duration),
-    start: impl Fn(usize) -> Box<dyn FnMut(u64)> + Sync,
+    (clients, time): (u32, Duration),
+    start: impl Fn(u32) -> Box<dyn FnMut(u32)> + Sync,
 ) -> f64 {
-    let ready = std::sync::Barrier::new(clients);
-    let counts: Vec<u64> = thread::scope(|scope| {
+    let ready = std::sync::Barrier::new(clients as usize);
+    let counts: Vec<u32> = thread::scope(|scope| {
         let run = |number| {
             let (start, ready) = (&start, &ready);
             scope.spawn(move || {
@@ -175,24 +175,24 @@ fn side_by_side(
         let threads: Vec<_> = (0..clients).map(run).collect();
         threads.into_iter().map(|thread| thread.join().expect("no failure")).collect()
     });
-    counts.iter().sum::<u64>() as f64 / time.as_secs_f64()
+    f64::from(counts.iter().sum::<u32>()) / time.as_secs_f64()
 }
 
-fn sync_writes(target: &Target, name: &str, load: (usize, Duration)) -> f64 {
+fn sync_writes(target: &Target, name: &str, load: (u32, Duration)) -> f64 {
     side_by_side(load, |number| {
         let (mut client, dir) = target.connect(&format!("sync {number}"));
         let opened = client.open(&dir, &format!("{name}-{number}"), (BOTH, 0), true);
         let (state, file) = opened.expect("the file opens");
         let data = [7; 4096];
         Box::new(move |count| {
-            let offset = count % 4096 * 4096;
+            let offset = u64::from(count % 4096 * 4096);
             let operations = write_operations(&file, &state, (offset, FILE_SYNC), &data);
             assert!(client.run(&operations).status.is_ok());
         })
     })
 }
 
-fn creates(target: &Target, name: &str, load: (usize, Duration)) -> f64 {
+fn creates(target: &Target, name: &str, load: (u32, Duration)) -> f64 {
     side_by_side(load, |number| {
         let (mut client, dir) = target.connect(&format!("create {number}"));
         let name = format!("{name}-{}-{number}", std::process::id());
@@ -206,10 +206,10 @@ fn creates(target: &Target, name: &str, load: (usize, Duration)) -> f64 {
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let number = |at: usize| -> usize { words[at].parse().expect("a number") };
+    let number = |at: usize| -> u32 { words[at].parse().expect("a number") };
     let path = words[1].split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
     let target = Target { address: words[0].parse().expect("ADDRESS:PORT"), path };
-    let load = || (number(4), Duration::from_millis(number(5) as u64));
+    let load = || (number(4), Duration::from_millis(u64::from(number(5))));
     let rate = match words[2].as_str() {
         "write" => transfer(&target, &words[3], number(4), true),
         "read" => transfer(&target, &words[3], number(4), false),

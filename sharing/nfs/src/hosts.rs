@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
@@ -80,6 +81,7 @@ pub(crate) struct HostCache {
     rounds: Mutex<Rounds>,
     /// Wakes the thread, and those that wait for a round.
     changed: Condvar,
+    is_stopping: AtomicBool,
 }
 
 #[derive(Default)]
@@ -88,7 +90,6 @@ struct Rounds {
     is_requested: bool,
     /// No round is under way.
     is_idle: bool,
-    is_stopping: bool,
     /// Rounds of lookups that have ended.
     ended: u64,
 }
@@ -132,33 +133,38 @@ impl HostCache {
         // the round that is under way may have passed the name already
         let wanted = rounds.ended + 2 - u64::from(rounds.is_idle);
         self.changed.notify_all();
-        while rounds.ended < wanted
-            && !rounds.is_stopping
-            && !self.changed.wait_until(&mut rounds, deadline).timed_out()
-        {}
+        while rounds.ended < wanted {
+            let is_over = self.is_stopping.load(SeqCst);
+            if is_over || self.changed.wait_until(&mut rounds, deadline).timed_out() {
+                return;
+            }
+        }
     }
 
     /// Ends the thread. Does not wait for it.
     pub(crate) fn stop(&self) {
-        self.rounds.lock().is_stopping = true;
+        self.is_stopping.store(true, SeqCst);
+        drop(self.rounds.lock());
         self.changed.notify_all();
     }
 
     fn run(&self) {
         loop {
             let hosts: Vec<Arc<Host>> = self.hosts.lock().values().cloned().collect();
-            hosts.iter().for_each(|host| host.look_up());
+            for host in &hosts {
+                host.look_up();
+            }
             let begun = Instant::now();
             let mut rounds = self.rounds.lock();
             (rounds.ended, rounds.is_idle) = (rounds.ended + 1, true);
             self.changed.notify_all();
-            while !rounds.is_stopping
+            while !self.is_stopping.load(SeqCst)
                 && begun.elapsed() < if rounds.is_requested { MIN_PAUSE } else { LOOKUP_INTERVAL }
             {
                 let pause = if rounds.is_requested { MIN_PAUSE } else { LOOKUP_INTERVAL };
                 self.changed.wait_until(&mut rounds, begun + pause);
             }
-            if rounds.is_stopping {
+            if self.is_stopping.load(SeqCst) {
                 return;
             }
             (rounds.is_requested, rounds.is_idle) = (false, false);

@@ -49,6 +49,20 @@ fn mappings(addresses: &[SocketAddr]) -> Vec<Mapping> {
     addresses.iter().flat_map(of_address).collect()
 }
 
+/// The portmapper itself, which tools ask for first.
+fn own_mappings(addresses: &[SocketAddr]) -> Vec<Mapping> {
+    let of_address = |address: &SocketAddr| {
+        let address = *address;
+        let (low, high) = portmap::VERSIONS;
+        (low..=high).flat_map(move |version| {
+            let mapping =
+                move |transport| Mapping { program: portmap::PROGRAM, version, transport, address };
+            [Transport::Tcp, Transport::Udp].map(mapping)
+        })
+    };
+    addresses.iter().flat_map(of_address).collect()
+}
+
 impl PortmapperService {
     fn none(status: PortmapperStatus) -> Self {
         Self { listeners: Vec::new(), datagrams: Vec::new(), registered: Vec::new(), status }
@@ -93,6 +107,7 @@ impl PortmapperService {
         self.listeners.push(listener);
         let datagrams = Datagrams::start(shared, bound);
         self.datagrams.push(datagrams.map_err(|why| Error::Listen { address, why })?);
+        shared.portmappers.write().push(bound);
         if let PortmapperStatus::Answers(all) = &mut self.status {
             all.iter_mut().filter(|it| **it == address).for_each(|it| *it = bound);
         }
@@ -151,20 +166,21 @@ pub(crate) fn execute(
     (version, procedure): (u32, Procedure),
     writer: &mut Writer,
 ) -> Result<(), CallError> {
-    let addresses = shared.listening.read().clone();
+    let mut all = mappings(&shared.listening.read());
+    all.extend(own_mappings(&shared.portmappers.read()));
     match procedure {
         Procedure::Null => {}
         // the server registers only its own programs
         Procedure::Change => writer.bool(false),
         Procedure::Find(query) => {
-            let found = find(&addresses, origin.local, &query);
+            let found = find(&all, origin.local, &query);
             let host = origin.local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
             Mapping::write_found(found.as_ref(), version, host, writer);
         }
         // a long reply to a short datagram would serve attacks on others
         Procedure::Dump if origin.is_datagram() => return Err(CallError::NoProcedure),
         Procedure::Dump => {
-            for mapping in mappings(&addresses) {
+            for mapping in all {
                 mapping.write_item(version, writer);
             }
             writer.bool(false);
@@ -175,8 +191,7 @@ pub(crate) fn execute(
 
 /// The service of a query, at the address by which the client has reached this machine. A client that wants another
 /// version learns from the service itself which ones there are.
-fn find(addresses: &[SocketAddr], local: Option<IpAddr>, query: &Query) -> Option<Mapping> {
-    let all = mappings(addresses);
+fn find(all: &[Mapping], local: Option<IpAddr>, query: &Query) -> Option<Mapping> {
     let is_here = |mapping: &&Mapping| {
         let ip = mapping.address.ip();
         ip.is_unspecified() || Some(ip) == local
@@ -200,7 +215,7 @@ mod tests {
         let addresses = ["10.0.0.1:2049", "10.0.1.1:2050"].map(|it| it.parse().unwrap());
         let port = |local: &str, program, version, transport| {
             let query = Query { program, version, transport: Some(transport) };
-            let found = find(&addresses, local.parse().ok(), &query);
+            let found = find(&mappings(&addresses), local.parse().ok(), &query);
             found.map(|mapping| (mapping.address.port(), mapping.version))
         };
         assert_eq!(port("10.0.0.1", PROGRAM_NFS, 4, Transport::Tcp), Some((2049, 4)));

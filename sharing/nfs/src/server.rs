@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) nlm: LockManager,
     /// The addresses that the server listens on.
     pub(crate) listening: RwLock<Vec<SocketAddr>>,
+    /// The addresses on which it answers as portmapper.
+    pub(crate) portmappers: RwLock<Vec<SocketAddr>>,
     pub(crate) replays: ReplayCache,
     pub(crate) budget: MemoryBudget,
     connections: Arc<ConnectionTable<Connection>>,
@@ -56,6 +58,7 @@ impl Server {
             v4: StateTable::load(&core)?,
             nlm: LockManager::load(&core)?,
             listening: RwLock::default(),
+            portmappers: RwLock::default(),
             core,
             replays: ReplayCache::default(),
             budget: MemoryBudget::new(options.max_buffered_bytes),

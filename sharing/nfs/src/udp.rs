@@ -80,9 +80,9 @@ impl Datagrams {
                 IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
                 ip => ip,
             };
-            threads.iter().for_each(|_| {
+            for _ in &threads {
                 let _ = socket.send_to(&[], (host, address.port()));
-            });
+            }
         }
         for thread in threads {
             // a thread that panicked has printed why

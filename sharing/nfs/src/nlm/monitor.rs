@@ -26,9 +26,10 @@ impl LockManager {
         let clients: Vec<(ClientKey, Option<IpAddr>)> =
             entries.iter().map(|(key, server)| (key.clone(), *server)).collect();
         let (state, inner) = (tables.list.state, Arc::clone(&self.0));
-        (!clients.is_empty()).then(|| {
-            move |pause: &dyn Fn(Duration) -> bool| inner.notify_clients(clients, state, pause)
-        })
+        let is_needed = !clients.is_empty();
+        let notify =
+            move |pause: &dyn Fn(Duration) -> bool| inner.notify_clients(clients, state, pause);
+        is_needed.then_some(notify)
     }
 
     /// Carries out a procedure of the status monitor, and writes its result. `source` is the address of the caller.

@@ -165,7 +165,7 @@ impl Inner {
         let range = lock.range().filter(|range| !range.is_empty()).ok_or(LockStatus::TooBig)?;
         let target = Target::new(&find_file(request, lock.handle)?);
         let tables = self.tables.lock();
-        let owner = tables.owner(tables.find_client(key), &target, lock.process);
+        let owner = target.owner(tables.find_client(key), lock.process);
         let wanted = ByteLock { owner, range, kind: lock_kind(is_exclusive) };
         let held = target.export.filesystem.locks().find_conflict(target.ino, &wanted);
         Ok(held.map(|held| {
@@ -235,7 +235,7 @@ impl Inner {
         if state.states() >= self.max_states {
             return Err(LockStatus::DeniedNoLocks);
         }
-        let owner = tables.owner(Some(client), target, new.lock.process);
+        let owner = target.owner(Some(client), new.lock.process);
         let byte_lock = ByteLock { owner, range: new.range.clone(), kind: new.kind };
         let known = state.find_wait(&target.handle, &byte_lock);
         tables.enter_file(client, target, opened, removed);
@@ -312,7 +312,7 @@ impl Inner {
         let client = tables.find_client(key).ok_or(LockStatus::Denied)?;
         let state = tables.clients.get(&client).ok_or(LockStatus::Denied)?;
         let file = state.files.get(&handle).ok_or(LockStatus::Denied)?;
-        let owner = tables.owner(Some(client), file.target(), lock.process);
+        let owner = file.target().owner(Some(client), lock.process);
         let wanted = ByteLock { owner, range, kind: lock_kind(is_exclusive) };
         let wait = state.find_wait(&handle, &wanted).ok_or(LockStatus::Denied)?;
         let removed = tables.end_wait(client, wait, false);

@@ -60,6 +60,12 @@ impl Target {
     pub(super) fn new(node: &FileNode) -> Self {
         Self { export: Arc::clone(&node.export), ino: node.ino, handle: node.handle }
     }
+
+    /// The owner of locks of a client's process. A client that is not known has no locks.
+    pub(super) fn owner(&self, client: Option<u64>, process: u32) -> LockOwner {
+        let client = self.export.client_id(client.unwrap_or(CLIENT_BIT));
+        LockOwner { client, owner: process.into() }
+    }
 }
 
 /// A lock as its client named it.
@@ -208,12 +214,6 @@ impl Tables {
         self.by_key.get(key).copied()
     }
 
-    /// The owner of locks of a client's process. A client that is not known has no locks.
-    pub(super) fn owner(&self, client: Option<u64>, target: &Target, process: u32) -> LockOwner {
-        let client = target.export.client_id(client.unwrap_or(CLIENT_BIT));
-        LockOwner { client, owner: process.into() }
-    }
-
     /// The client, new or as it is. None: there are too many.
     pub(super) fn enter_client(&mut self, key: &ClientKey, limit: usize) -> Option<u64> {
         if let Some(number) = self.find_client(key) {
@@ -333,7 +333,7 @@ impl Tables {
         let state = self.clients.get(&client);
         let Some(file) = state.and_then(|state| state.files.get(handle)) else { return removed };
         let target = file.target.clone();
-        let owner = self.owner(Some(client), &target, process);
+        let owner = target.owner(Some(client), process);
         target.export.filesystem.locks().unlock(target.ino, owner, range);
         self.update_file(client, handle, &mut removed);
         removed

@@ -88,9 +88,9 @@ pub struct Share<'a> {
     pub handle: &'a [u8],
     /// The owner, as the client names it.
     pub owner: &'a [u8],
-    /// What others may not do: bit 0 read, bit 1 write.
+    /// The access denied to others: bit 0 read, bit 1 write.
     pub deny: u32,
-    /// What the client does: bit 0 read, bit 1 write.
+    /// The access of the owner: bit 0 read, bit 1 write.
     pub access: u32,
 }
 

@@ -306,6 +306,7 @@ fn portmapper_answers_over_tcp_and_udp() {
         (100_003, portmap::Transport::Udp, 0),
         (nlm::PROGRAM, portmap::Transport::Udp, port),
         (nsm::PROGRAM, portmap::Transport::Tcp, port),
+        (portmap::PROGRAM, portmap::Transport::Udp, u32::from(address.port())),
         (100_011, portmap::Transport::Tcp, 0),
     ] {
         let arguments = getport(program, 4, transport);

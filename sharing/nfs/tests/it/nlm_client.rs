@@ -144,24 +144,20 @@ impl LockClient {
 }
 
 fn to_status(reader: &mut Reader<'_>) -> LockStatus {
-    let found = {
-        assert_eq!(reader.opaque(1024).unwrap(), b"cookie");
-        reader.u32().unwrap()
-    };
-    use LockStatus as S;
-    let all = [
-        S::Granted,
-        S::Denied,
-        S::DeniedNoLocks,
-        S::Blocked,
-        S::DeniedGracePeriod,
-        S::Deadlock,
-        S::ReadOnly,
-        S::StaleHandle,
-        S::TooBig,
-        S::Failed,
-    ];
-    all[usize::try_from(found).unwrap()]
+    assert_eq!(reader.opaque(1024).unwrap(), b"cookie");
+    let found = usize::try_from(reader.u32().unwrap()).unwrap();
+    [
+        LockStatus::Granted,
+        LockStatus::Denied,
+        LockStatus::DeniedNoLocks,
+        LockStatus::Blocked,
+        LockStatus::DeniedGracePeriod,
+        LockStatus::Deadlock,
+        LockStatus::ReadOnly,
+        LockStatus::StaleHandle,
+        LockStatus::TooBig,
+        LockStatus::Failed,
+    ][found]
 }
 
 /// A call that the server has made: program and procedure, and the arguments.
