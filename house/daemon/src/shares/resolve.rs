@@ -13,6 +13,7 @@ use crate::events::head_of;
 
 /// A file system or volume of an imported pool, as far as shares concern it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct DatasetFacts {
     /// Its full name.
     pub(crate) name: String,

@@ -26,7 +26,6 @@ mod memory;
 mod mounts;
 mod name_conflicts;
 mod nfs;
-mod nfs_kills;
 mod nvme_shares;
 mod packaging;
 mod partial_datasets;

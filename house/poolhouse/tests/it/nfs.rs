@@ -1,15 +1,10 @@
-//! NFS shares of a running daemon, used by the programs of libnfs and by sockets.
+//! NFS shares of a running daemon, used by the programs of libnfs.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::time::Duration;
-
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
 use crate::command::path_arg;
 use crate::shares::{free_port, lacks, run_client, run_client_ok, shares};
-use crate::test_nas::{TestNas, cannot_mount, daemon_pid, random_bytes};
+use crate::test_nas::{TestNas, cannot_mount, random_bytes};
 
 /// The URL of a path on the server.
 fn url(port: u16, path: &str) -> String {
@@ -87,42 +82,4 @@ fn sharenfs_exports_and_forbids_writes() {
     assert!(!run_client(&["nfs-cat", &file]).0);
     nas.run_ok("zfs set sharenfs=off tank/a");
     assert!(!run_client(&["nfs-cat", &file]).0);
-}
-
-/// Connects to a server, and calls NULL of NFSv3.
-fn call_null(port: u16) -> TcpStream {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
-    // the record mark; then xid, call, version of RPC, program, version, procedure, no credentials
-    let call = [1 << 31 | 40, 7, 0, 2, 100_003, 3, 0, 0, 0, 0, 0_u32];
-    stream.write_all(&call.map(u32::to_be_bytes).concat()).unwrap();
-    let mut reply = [0; 28];
-    stream.read_exact(&mut reply).unwrap();
-    assert_eq!(reply[24..], [0; 4], "{reply:?}");
-    stream
-}
-
-#[test]
-fn idle_clients_use_little_memory() {
-    let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
-    let nas = TestNas::new("nfs-idle", 1);
-    nas.create_pool("-m none tank", 1);
-    let port = free_port();
-    nas.run_ok("share add nfs tank -o path=/tank");
-    nas.run_ok(&format!("config set nfs.listen {port}"));
-    drop(call_null(port));
-    let status = format!("/proc/{}/status", daemon_pid(&nas.state_dir()));
-    let resident = || -> u64 {
-        let text = std::fs::read_to_string(&status).unwrap();
-        let line = text.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse().unwrap()
-    };
-    let before = resident();
-    let clients: Vec<TcpStream> = (0..1000).map(|_| call_null(port)).collect();
-    let used = resident().checked_sub(before).unwrap_or(0);
-    // KiB: 64 for each
-    assert!(used < 64_000, "{used} KiB for {} clients", clients.len());
-    drop(clients);
-    drop(call_null(port));
 }

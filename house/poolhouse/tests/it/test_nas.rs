@@ -86,16 +86,10 @@ impl Drop for TestNas {
     }
 }
 
-/// The process of the daemon that was started last.
-pub(crate) fn daemon_pid(state: &Path) -> String {
-    let log = std::fs::read_to_string(state.join("log")).unwrap();
-    let mut pids = log.lines().filter_map(|line| line.split(" as process ").nth(1));
-    pids.next_back().unwrap().to_owned()
-}
-
 /// Kills the daemon, as a power cut would.
 pub(crate) fn kill_daemon(state: &Path) {
-    let pid = &daemon_pid(state);
+    let log = std::fs::read_to_string(state.join("log")).unwrap();
+    let pid = log.lines().filter_map(|line| line.split(" as process ").nth(1)).next_back().unwrap();
     let killed = Command::new("kill").args(["-9", pid]).stdin(Stdio::null()).status().unwrap();
     assert!(killed.success());
     while Path::new("/proc").join(pid).join("exe").exists() {
