@@ -3,12 +3,13 @@
 # `make test-clients`. PROTOCOLS (all) names scripts in tools/clients.
 #
 # POOLHOUSE_CLIENT_VM is a program that boots a Linux with nbd, cifs, nfs, iscsi_tcp and nvme_tcp and these clients' tools:
-#   PROGRAM run --timeout SECONDS --forward [GUESTPORT:]PORT... -- SCRIPT
+#   PROGRAM run --timeout SECONDS --forward [GUESTPORT:]PORT... [--publish PORT:GUESTPORT]... -- SCRIPT
 # runs SCRIPT inside as root and exits with its status; inside, 10.0.2.100:GUESTPORT leads to 127.0.0.1:PORT here.
+# 127.0.0.1:PORT here leads to a published GUESTPORT inside.
 #
 # tools/clients/NAME.sh defines
 #   NAME_port     the port that clients inside know
-#   NAME_serve    here: shares something on port $1 of this machine
+#   NAME_serve    here: shares something on port $1 of this machine; may add further options of PROGRAM to `forwards`
 #   NAME_check    inside: uses it; its last line is shown. It fails if a command fails
 #   NAME_beside   here, if it is defined: runs beside the checks, and is ended with them
 set -euo pipefail

@@ -9,6 +9,14 @@ nfs_serve() { # PORT
   mkdir "$nfs_dir/many"
   (cd "$nfs_dir/many" && seq -f 'entry-%05g' 10000 | xargs touch)
   poolhouse zfs snapshot tank/nfs@before
+  # clients of 3 ask port 111 for the port of the lock manager, and get the one of this machine
+  local portmapper
+  portmapper=$(free_port)
+  poolhouse config set nfs.portmapper "$portmapper"
+  forwards+=(--forward "111:$portmapper" --forward "$1:$1")
+  # the server calls the portmapper, the status monitor and the lock manager of clients of 3
+  forwards+=(--publish 111:111 --publish 32765:32765 --publish 32768:32768)
+  uname -n >"$nfs_dir/server-name"
   poolhouse config set nfs.listen "$1"
   # clients of 4.0 do not say that they have reclaimed all: a restart takes the time of a lease
   poolhouse config set nfs.lease 30
@@ -16,21 +24,45 @@ nfs_serve() { # PORT
   poolhouse share add nfs tank/nfs/child -o path=/nfs/child -o squash=none
 }
 
-# Restarts the daemon when a client asks for it by a file.
+# Does here what a client requests by a file: restarts the daemon, or locks a file over the mount of this machine.
 nfs_beside() {
   while true; do
-    until [[ -e $nfs_dir/restart ]]; do sleep 0.5; done
-    rm "$nfs_dir/restart"
-    poolhouse serve --stop
-    poolhouse share status
-    touch "$nfs_dir/restarted"
+    if [[ -e $nfs_dir/restart ]]; then
+      rm "$nfs_dir/restart"
+      poolhouse serve --stop
+      poolhouse share status
+      touch "$nfs_dir/restarted"
+    elif [[ -e $nfs_dir/lock-here ]]; then
+      rm "$nfs_dir/lock-here"
+      nfs_lock_here || true
+    fi
+    sleep 0.5
   done
+}
+
+# Whether bytes 0 to 9 can be locked here goes to a file; then this holds bytes 100 to 109 for 15 s.
+nfs_lock_here() {
+  python3 - "$nfs_dir" <<'EOF'
+import fcntl, os, sys, time
+os.chdir(sys.argv[1])
+file = open("work/lock", "r+")
+fcntl.lockf(file, fcntl.LOCK_EX, 10, 100)
+try:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 0)
+    result = "granted"
+except OSError:
+    result = "refused"
+with open("locked-here.new", "w") as out:
+    out.write(result)
+os.rename("locked-here.new", "locked-here")
+time.sleep(15)
+EOF
 }
 
 nfs_mount() { # VERSION DIRECTORY
   mkdir -p "$2"
   local options=vers=$1,hard,port=2049
-  [[ $1 != 3 ]] || options+=,nolock,proto=tcp,mountproto=tcp,mountport=2049
+  [[ $1 != 3 ]] || options+=,proto=tcp,mountproto=tcp,mountport=2049
   mount -t nfs -o "$options" 10.0.2.100:/nfs "$2"
 }
 
@@ -127,6 +159,35 @@ assert os.wait()[1] == 0
 '
 }
 
+nfs_start_monitor() { # what clients of 3 need for locks
+  mkdir -p /run/rpcbind /run/sendsigs.omit.d /var/lib/nfs/sm /var/lib/nfs/sm.bak
+  echo 32768 >/proc/sys/fs/nfs/nlm_tcpport 2>/dev/null || modprobe lockd nlm_tcpport=32768
+  pidof rpcbind >/dev/null || rpcbind -w
+  pidof rpc.statd >/dev/null || rpc.statd --no-notify -p 32765
+}
+
+nfs_check_locks_with_server() { # a lock of this client against one of the server's own mount, and the other way round
+  rm -f /mnt/nfs/locked-here
+  python3 -c '
+import errno, fcntl, os, time
+lock = open("lock", "w+")
+fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 0)
+open("/mnt/nfs/lock-here", "w").close()
+end = time.time() + 120
+while not os.path.exists("/mnt/nfs/locked-here") and time.time() < end:
+    os.listdir("/mnt/nfs")
+    time.sleep(0.5)
+assert open("/mnt/nfs/locked-here").read() == "refused"
+try:
+    fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 100)
+    raise SystemExit("the lock of the server was not seen")
+except OSError as why:
+    assert why.errno in (errno.EAGAIN, errno.EACCES), why
+fcntl.lockf(lock, fcntl.LOCK_EX, 10, 100)
+'
+  rm /mnt/nfs/locked-here
+}
+
 nfs_check_restart() { # lines that were acknowledged are there, and locks are held, when the server has restarted
   python3 -c '
 import fcntl, os, time
@@ -144,6 +205,20 @@ assert os.path.exists("/mnt/nfs/restarted")
 os.unlink("/mnt/nfs/restarted")
 lines = open("log").read().splitlines()
 assert lines == ["line %06d" % number for number in range(count)], (len(lines), count)
+# the server has the lock again
+time.sleep(15)
+end = time.time() + 60
+while True:
+    open("/mnt/nfs/lock-here", "w").close()
+    while not os.path.exists("/mnt/nfs/locked-here"):
+        assert time.time() < end + 120
+        os.listdir("/mnt/nfs")
+        time.sleep(0.5)
+    result = open("/mnt/nfs/locked-here").read()
+    os.unlink("/mnt/nfs/locked-here")
+    if result == "refused":
+        break
+    assert time.time() < end, "the lock was not reclaimed"
 if os.fork() == 0:
     try:
         fcntl.lockf(open("lock", "r+"), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
@@ -168,8 +243,12 @@ nfs_check_delegations() { # another client changes a file that this one has a de
 }
 
 nfs_check() {
+  nfs_start_monitor
   for version in 3 4.0 4.1 4.2; do
     nfs_mount $version /mnt/nfs
+    if [[ $version == 3 ]]; then
+      echo "10.0.2.100 $(cat /mnt/nfs/server-name)" >>/etc/hosts
+    fi
     mkdir /mnt/nfs/work
     cd /mnt/nfs/work
     nfs_check_files
@@ -180,9 +259,10 @@ nfs_check() {
     df child >/dev/null
     ls .zfs/snapshot/before/many/entry-00001 >/dev/null
     cd /mnt/nfs/work
-    [[ $version == 3 ]] || nfs_check_locks
+    nfs_check_locks
+    [[ $version != 3 && $version != 4.0 ]] || nfs_check_locks_with_server
     [[ $version != 4.[12] ]] || nfs_check_delegations
-    [[ $version != 4.[02] ]] || nfs_check_restart
+    [[ $version == 4.1 ]] || nfs_check_restart
     cd /
     rm -r /mnt/nfs/work
     umount -R /mnt/nfs

@@ -200,6 +200,11 @@ impl StateDir {
         self.persistent_dir.join("nfs-clients")
     }
 
+    /// The list of NFSv3 clients that are notified of a restart, so that they reclaim their locks.
+    pub(crate) fn nfs_lock_clients(&self) -> PathBuf {
+        self.persistent_dir.join("nfs-lock-clients")
+    }
+
     /// The identifier of this computer in announcements.
     pub(crate) fn announce_id(&self) -> PathBuf {
         self.persistent_dir.join("announce-id")

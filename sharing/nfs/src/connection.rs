@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use tcp::{ConnectionShare, Reserved};
 use vfs::Waiter;
 
-use crate::dispatch::{self, Answer, Origin};
+use crate::dispatch::{self, Answer, Channel, Origin};
 use crate::request::ExportUsage;
 use crate::server::Shared;
 use crate::socket::{self, Incoming, MARK_LEN};
@@ -25,6 +25,9 @@ const KEPT_BUFFER_BYTES: usize = 64 << 10;
 /// Bytes of a record that is read before its memory is reserved, so that a client that stalls in a small request holds
 /// nothing that others need.
 const SMALL_RECORD_BYTES: usize = 64 << 10;
+
+/// The time that a client waits for a lookup of the host names in rules, if no rule fits its address.
+const LOOKUP_WAIT: Duration = Duration::from_secs(3);
 
 /// A connected client, as the server knows it.
 pub(crate) struct Connection {
@@ -159,6 +162,11 @@ impl Waiter for Connection {
 pub(crate) fn serve(shared: &Shared, connection: &Arc<Connection>) {
     let options = &shared.core.options;
     if tcp::configure(&connection.stream, options.stall_timeout).is_ok() {
+        let is_known = shared.core.table.read().admits(connection.address);
+        if !is_known {
+            // its name may lead to this address since a short time
+            shared.core.hosts.look_up_again(LOOKUP_WAIT);
+        }
         let stream = Arc::clone(&connection.stream);
         let incoming = Incoming::new(stream, options.max_record_bytes(), options.stall_timeout);
         let service = Service {
@@ -218,7 +226,9 @@ impl Service<'_> {
         let mark = writer.placeholder();
         let mut counters = Counters::default();
         let (address, usage) = (connection.address, &connection.usage);
-        let origin = Origin { address, connection, usage };
+        let local = connection.stream.local_addr().ok().map(|local| local.ip());
+        let channel = Channel::Connection(connection);
+        let origin = Origin { address, local, channel, usage };
         let answer = dispatch::execute(self.shared, &origin, record, &mut writer, &mut counters);
         connection.counters.add(&counters);
         self.shared.core.totals.add(&counters);

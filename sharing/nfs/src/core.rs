@@ -11,7 +11,9 @@ use vfs::HandleKey;
 use crate::ServerOptions;
 use crate::clock;
 use crate::export::ExportTable;
+use crate::hosts::HostCache;
 use crate::log_wait::LogWait;
+use crate::nlm::LockGrace;
 use crate::open_cache::OpenCache;
 use crate::status::SharedCounters;
 use crate::wire::status::Status;
@@ -29,9 +31,13 @@ pub(crate) struct Core {
     started_at: Instant,
     pub(crate) table: RwLock<Arc<ExportTable>>,
     table_version: AtomicU64,
+    /// The host names in the rules of exports.
+    pub(crate) hosts: Arc<HostCache>,
     pub(crate) opens: OpenCache,
     pub(crate) totals: SharedCounters,
     pub(crate) log_wait: LogWait,
+    /// The time in which clients of the lock manager reclaim their locks.
+    pub(crate) lock_grace: Arc<LockGrace>,
     pub(crate) is_stopping: AtomicBool,
 }
 
@@ -49,9 +55,11 @@ impl Core {
             started_at: Instant::now(),
             table: RwLock::default(),
             table_version: AtomicU64::new(boot_id),
+            hosts: Arc::default(),
             opens: OpenCache::default(),
             totals: SharedCounters::default(),
             log_wait: LogWait::default(),
+            lock_grace: Arc::default(),
             is_stopping: AtomicBool::new(false),
         }
     }

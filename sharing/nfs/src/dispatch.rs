@@ -1,10 +1,14 @@
 //! From the record of a call to the record of its answer.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+
+use vfs::Waiter;
 
 use crate::connection::Connection;
 use crate::export::Caller;
+use crate::nlm::Peer;
+use crate::portmapper;
 use crate::request::{ExportUsage, Request};
 use crate::server::Shared;
 use crate::status::Counters;
@@ -12,7 +16,7 @@ use crate::v3::{self, ReplayKey, Turn};
 use crate::v4;
 use crate::wire::rpc::{Call, CallError, PROGRAM_MOUNT, PROGRAM_NFS, write_accepted};
 use crate::wire::xdr::Writer;
-use crate::wire::{mount, v3 as wire_v3, v4 as wire_v4};
+use crate::wire::{mount, nlm, nsm, portmap, v3 as wire_v3, v4 as wire_v4};
 
 /// The outcome of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,8 +32,46 @@ pub(crate) enum Answer {
 /// Where a record came from.
 pub(crate) struct Origin<'a> {
     pub(crate) address: SocketAddr,
-    pub(crate) connection: &'a Arc<Connection>,
+    /// The address by which the client has reached this machine, if it is known.
+    pub(crate) local: Option<IpAddr>,
+    pub(crate) channel: Channel<'a>,
     pub(crate) usage: &'a ExportUsage,
+}
+
+/// The way by which a record came.
+#[derive(Clone, Copy)]
+pub(crate) enum Channel<'a> {
+    Connection(&'a Arc<Connection>),
+    Datagram(&'a dyn Waiter),
+}
+
+impl<'a> Channel<'a> {
+    pub(crate) fn waiter(self) -> &'a dyn Waiter {
+        match self {
+            Self::Connection(connection) => &**connection,
+            Self::Datagram(waiter) => waiter,
+        }
+    }
+
+    pub(crate) fn connection(self) -> Option<&'a Arc<Connection>> {
+        match self {
+            Self::Connection(connection) => Some(connection),
+            Self::Datagram(_) => None,
+        }
+    }
+}
+
+impl Origin<'_> {
+    pub(crate) fn is_datagram(&self) -> bool {
+        self.channel.connection().is_none()
+    }
+
+    fn peer(&self) -> Peer {
+        let transport =
+            if self.is_datagram() { portmap::Transport::Udp } else { portmap::Transport::Tcp };
+        let server = self.local.map(|ip| ip.to_canonical()).filter(|ip| !ip.is_unspecified());
+        Peer { address: self.address, server, transport }
+    }
 }
 
 /// Carries out a call, and writes its answer.
@@ -46,13 +88,16 @@ pub(crate) fn execute(
     let caller = Caller { address: origin.address, credentials: call.credentials.clone() };
     let table = Arc::clone(&shared.core.table.read());
     let (core, state, caller) = (&shared.core, &shared.v4, &caller);
-    let Origin { connection, usage, .. } = *origin;
-    let request = Request { core, state, caller, table, client: 0, connection, usage };
+    let Origin { channel, usage, .. } = *origin;
+    let request = Request { core, state, caller, table, client: 0, channel, usage };
     let result = if let Some(error) = error {
         Err(error)
     } else {
         write_accepted(writer, call.xid);
-        run(shared, request, &call, writer, counters)
+        match call.program {
+            PROGRAM_NFS if !origin.is_datagram() => run(shared, request, &call, writer, counters),
+            _ => run_helper(shared, origin, &request, &call, writer).map(|()| true),
+        }
     };
     match result {
         Ok(true) => {}
@@ -85,21 +130,66 @@ fn run(
             1 => v4::execute(&shared.v4, request, call.arguments, writer, counters).map(|()| true),
             _ => Err(CallError::NoProcedure),
         },
-        (PROGRAM_MOUNT, mount::VERSION) => {
-            let parsed = mount::Procedure::parse(call.procedure, call.arguments);
-            let procedure = parsed.map_err(|_| CallError::GarbageArguments)?;
-            let procedure = procedure.ok_or(CallError::NoProcedure)?;
-            v3::execute_mount(&request, &procedure, writer);
-            Ok(true)
-        }
         (PROGRAM_NFS, _) => {
             Err(CallError::VersionMismatch { low: wire_v3::VERSION, high: wire_v4::VERSION })
         }
+        _ => Err(CallError::NoProgram),
+    }
+}
+
+/// Carries out a call to one of the helpers of NFSv3, which always have an answer.
+fn run_helper(
+    shared: &Shared,
+    origin: &Origin<'_>,
+    request: &Request<'_>,
+    call: &Call<'_>,
+    writer: &mut Writer,
+) -> Result<(), CallError> {
+    let (number, arguments) = (call.procedure, call.arguments);
+    match (call.program, call.version) {
+        (PROGRAM_MOUNT, mount::VERSION) => {
+            let procedure = known(mount::Procedure::parse(number, arguments))?;
+            v3::execute_mount(request, &procedure, writer);
+            return Ok(());
+        }
         (PROGRAM_MOUNT, _) => {
-            Err(CallError::VersionMismatch { low: mount::VERSION, high: mount::VERSION })
+            return Err(CallError::VersionMismatch { low: mount::VERSION, high: mount::VERSION });
+        }
+        _ => {}
+    }
+    // others than clients learn nothing
+    if !request.table.admits(origin.address) {
+        return Err(CallError::NoProgram);
+    }
+    let only = |version| CallError::VersionMismatch { low: version, high: version };
+    match (call.program, call.version) {
+        (nlm::PROGRAM, nlm::VERSION) => {
+            let procedure = known(nlm::Procedure::parse(number, arguments))?;
+            shared.nlm.execute(request, &origin.peer(), &procedure, writer);
+            Ok(())
+        }
+        (nlm::PROGRAM, _) => Err(only(nlm::VERSION)),
+        (nsm::PROGRAM, nsm::VERSION) => {
+            let procedure = known(nsm::Procedure::parse(number, arguments))?;
+            shared.nlm.execute_monitor(origin.address.ip(), &procedure, writer);
+            Ok(())
+        }
+        (nsm::PROGRAM, _) => Err(only(nsm::VERSION)),
+        (portmap::PROGRAM, version @ 2..=4) => {
+            let procedure = known(portmap::Procedure::parse(version, number, arguments))?;
+            portmapper::execute(shared, origin, (version, procedure), writer)
+        }
+        (portmap::PROGRAM, _) => {
+            let (low, high) = portmap::VERSIONS;
+            Err(CallError::VersionMismatch { low, high })
         }
         _ => Err(CallError::NoProgram),
     }
+}
+
+/// A procedure that was parsed and exists.
+fn known<T>(parsed: crate::wire::Result<Option<T>>) -> Result<T, CallError> {
+    parsed.map_err(|_| CallError::GarbageArguments)?.ok_or(CallError::NoProcedure)
 }
 
 fn run_v3(

@@ -18,6 +18,7 @@ use posix::{Credentials, Ino};
 use units::Guid;
 use vfs::{ClientId, DoorId, DynFileSystem, FileHandle};
 
+use crate::hosts::{Clients, Host, HostCache};
 use crate::wire::rpc;
 use crate::{Error, Result};
 
@@ -34,11 +35,11 @@ pub struct Export {
     pub rules: Vec<ClientRule>,
 }
 
-/// The rights of clients of a network.
+/// The rights of clients of a network, or of a host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientRule {
-    /// The network.
-    pub network: IpNet,
+    /// The clients.
+    pub clients: Clients,
     /// Whether clients may change files.
     pub is_writable: bool,
     /// Which users become the anonymous user.
@@ -67,18 +68,12 @@ impl ClientRule {
     /// A rule for a network with the defaults: read and write, the superuser is squashed, any port.
     pub fn new(network: IpNet) -> Self {
         Self {
-            network,
+            clients: Clients::Network(network),
             is_writable: true,
             squash: Squash::Root,
             anonymous: Self::NOBODY,
             needs_reserved_port: false,
         }
-    }
-
-    fn admits(&self, address: SocketAddr) -> bool {
-        // a listener of IPv6 shows IPv4 clients by mapped addresses
-        self.network.contains(&address.ip().to_canonical())
-            && (!self.needs_reserved_port || address.port() < 1024)
     }
 
     /// The identity that a client's user has in the file system.
@@ -101,6 +96,33 @@ impl ClientRule {
     }
 }
 
+/// A rule that is served.
+pub(crate) struct ServedRule {
+    pub(crate) rule: ClientRule,
+    /// The host, if the rule is about one.
+    host: Option<Arc<Host>>,
+}
+
+impl ServedRule {
+    fn new(rule: ClientRule, hosts: &HostCache) -> Self {
+        let host = match &rule.clients {
+            Clients::Network(_) => None,
+            Clients::Host(name) => Some(hosts.host(name)),
+        };
+        Self { rule, host }
+    }
+
+    fn admits(&self, address: SocketAddr) -> bool {
+        // a listener of IPv6 shows IPv4 clients by mapped addresses
+        let ip = address.ip().to_canonical();
+        let is_client = match (&self.rule.clients, &self.host) {
+            (Clients::Network(network), _) => network.contains(&ip),
+            (Clients::Host(_), host) => host.as_ref().is_some_and(|host| host.has_address(ip)),
+        };
+        is_client && (!self.rule.needs_reserved_port || address.port() < 1024)
+    }
+}
+
 /// The rights of a caller in an export.
 #[derive(Clone, Debug)]
 pub(crate) struct Admission {
@@ -113,7 +135,7 @@ pub(crate) struct ServedExport {
     pub(crate) path: String,
     pub(crate) filesystem: Arc<DynFileSystem>,
     pub(crate) door: DoorId,
-    pub(crate) rules: Vec<ClientRule>,
+    pub(crate) rules: Vec<ServedRule>,
     pub(crate) root: Ino,
     pub(crate) root_handle: FileHandle,
 }
@@ -121,7 +143,7 @@ pub(crate) struct ServedExport {
 impl ServedExport {
     /// The rights of a caller, if a rule admits it.
     pub(crate) fn admit(&self, caller: &Caller) -> Option<Admission> {
-        let rule = self.rules.iter().find(|rule| rule.admits(caller.address))?;
+        let rule = &self.rules.iter().find(|rule| rule.admits(caller.address))?.rule;
         let credentials = rule.credentials(&caller.credentials);
         Some(Admission { credentials, is_writable: rule.is_writable })
     }
@@ -193,7 +215,7 @@ pub(crate) fn parent(path: &str) -> Option<&str> {
 }
 
 impl ExportTable {
-    pub(crate) fn new(exports: Vec<Export>, version: u64) -> Result<Self> {
+    pub(crate) fn new(exports: Vec<Export>, version: u64, hosts: &HostCache) -> Result<Self> {
         let mut table = Self { version, ..Self::default() };
         table.add_pseudo("/");
         for export in exports {
@@ -208,6 +230,7 @@ impl ExportTable {
             let root = root.and_then(|root| Ok((root, filesystem.handle(root)?)));
             let (root, root_handle) =
                 root.map_err(|why| Error::BadRoot { path: path.clone(), why })?;
+            let rules = rules.into_iter().map(|rule| ServedRule::new(rule, hosts)).collect();
             let guids = (root_handle.pool_guid, root_handle.filesystem_guid);
             let served = Arc::new(ServedExport {
                 path: path.clone(),
@@ -241,6 +264,11 @@ impl ExportTable {
 
     pub(crate) fn exports(&self) -> impl Iterator<Item = &Arc<ServedExport>> {
         self.exports.values()
+    }
+
+    /// Whether any export admits an address.
+    pub(crate) fn admits(&self, address: SocketAddr) -> bool {
+        self.exports.values().any(|export| export.admits(address))
     }
 
     /// The node of a path, as an address may see it.

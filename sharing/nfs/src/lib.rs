@@ -2,10 +2,13 @@
 //!
 //! ```text
 //! server          listeners, the table of exports, the table of connections; start, reload, stop, status
+//!  ├ udp          datagrams of the helpers of NFSv3
 //!  └ connection   one client: threads that take turns at reading requests
 //!    └ dispatch   the record of a call to the record of its answer
 //!      ├ v3       the procedures of NFSv3 and MOUNT; the cache of answers to repeated requests
 //!      ├ v4       COMPOUND, its operations, and the state of clients: sessions, opens, locks, delegations
+//!      ├ nlm      locks for NFSv3, notices of restarts
+//!      ├ portmapper  the ports of all these
 //!      ├ request  what all versions do with files: handles, names, attributes, content
 //!      │ └ export    which file system a path or a handle is in, and what its client may do
 //!      └ wire     bytes to messages and back
@@ -35,23 +38,31 @@ mod dispatch;
 mod error;
 mod export;
 mod failure;
+mod hosts;
+mod list_file;
 mod log_wait;
 mod names;
+mod nlm;
 mod node;
 mod open_cache;
 mod options;
+mod portmapper;
 mod request;
+mod rpc_client;
 mod server;
 mod socket;
 mod status;
+mod udp;
 mod v3;
 mod v4;
 pub mod wire;
 
 pub use error::{Error, Result};
 pub use export::{ClientRule, Export, Squash};
-pub use options::{Secret, ServerOptions};
+pub use hosts::Clients;
+pub use options::{Portmapper, Secret, ServerOptions};
 pub use server::Server;
 pub use status::{
-    ClientStatus, ConnectionStatus, Counters, ExportStatus, LogWaitStatus, ServerStatus,
+    ClientStatus, ConnectionStatus, Counters, ExportStatus, LockClientStatus, LogWaitStatus,
+    PortmapperStatus, ServerStatus,
 };

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::wire::portmap;
 use crate::{Error, Result};
 
 /// Addresses and limits of a server.
@@ -17,6 +18,15 @@ pub struct ServerOptions {
     /// A file with the clients that have opens or locks, so that they get them back after a restart; none: clients
     /// lose locks at a restart.
     pub client_list: Option<PathBuf>,
+    /// A file with the clients of NFSv3 that have locks, so that they are notified of a restart; none: they lose locks at
+    /// a restart.
+    pub lock_client_list: Option<PathBuf>,
+    /// How clients learn the ports of the server's programs.
+    pub portmapper: Portmapper,
+    /// The port of the portmappers of clients: 111, except in tests.
+    pub client_portmapper: u16,
+    /// The name of this machine, by which clients of NFSv3 know it.
+    pub host_name: String,
     /// Connections at the same time. Further ones are closed at once.
     pub max_connections: usize,
     /// Threads of one connection: requests that run in parallel.
@@ -41,6 +51,19 @@ pub struct ServerOptions {
     pub stall_timeout: Duration,
     /// The time that the server waits for requests to end when it stops.
     pub stop_timeout: Duration,
+}
+
+/// How clients learn the ports of the server's programs. NFSv4 needs no portmapper; locks of NFSv3 do.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Portmapper {
+    /// They do not.
+    #[default]
+    Off,
+    /// From the server itself, which listens on port 111 of its addresses over TCP and UDP. If another program does so, it
+    /// is taken for rpcbind, and the server registers there.
+    Automatic,
+    /// From the server itself at these addresses.
+    Listen(Vec<SocketAddr>),
 }
 
 /// 32 random bytes that the caller stores.
@@ -80,6 +103,10 @@ impl ServerOptions {
             listen: Vec::new(),
             secret,
             client_list: None,
+            lock_client_list: None,
+            portmapper: Portmapper::Off,
+            client_portmapper: portmap::PORT,
+            host_name: "localhost".to_owned(),
             max_connections: 1024,
             threads_per_connection: 16,
             max_io_bytes: 1 << 20,

@@ -8,14 +8,13 @@ use parking_lot::Mutex;
 use posix::acl::nfs4::mask;
 use posix::{Attributes, FileFlags, FileType, Ino, SetAttributes, WriteOffset};
 use vfs::{
-    BootVerifier, Context, FileHandle, FileOffset, LeaseAction, OpenFile, Stability, Waiter,
-    Written,
+    BootVerifier, Context, FileHandle, FileOffset, LeaseAction, OpenFile, Stability, Written,
 };
 
 use crate::attributes::NodeAttributes;
 use crate::clock;
-use crate::connection::Connection;
 use crate::core::Core;
+use crate::dispatch::Channel;
 use crate::export::{Caller, ExportTable, PathNode, parent, pseudo_id};
 use crate::node::{FileNode, Node, parse_pseudo_handle, pseudo_handle};
 use crate::v4::StateTable;
@@ -35,7 +34,7 @@ pub(crate) struct Request<'a> {
     /// The NFSv4 client; 0 for NFSv3.
     pub(crate) client: u64,
     /// Tells when the client has gone, and carries calls to it.
-    pub(crate) connection: &'a Arc<Connection>,
+    pub(crate) channel: Channel<'a>,
     /// The exports that the connection uses.
     pub(crate) usage: &'a ExportUsage,
 }
@@ -97,9 +96,13 @@ impl Request<'_> {
     /// The circumstances of a call into the file system of a file.
     pub(crate) fn context<'b>(&'b self, node: &'b FileNode) -> Context<'b> {
         let context = Context::new(&node.admission.credentials, node.export.door);
-        let waiter: &dyn Waiter = &**self.connection;
         let recall_deadline = Some(Instant::now() + RECALL_WAIT);
-        Context { client: self.client, waiter: Some(waiter), recall_deadline, ..context }
+        Context {
+            client: self.client,
+            waiter: Some(self.channel.waiter()),
+            recall_deadline,
+            ..context
+        }
     }
 
     /// The top of the pseudo file system.

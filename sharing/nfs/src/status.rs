@@ -1,6 +1,6 @@
 //! The state of a server, for the status of services.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -15,6 +15,10 @@ pub struct ServerStatus {
     pub connections: Vec<ConnectionStatus>,
     /// The NFSv4 clients.
     pub clients: Vec<ClientStatus>,
+    /// The clients of NFSv3 that have locks or wait for some.
+    pub lock_clients: Vec<LockClientStatus>,
+    /// How clients learn the ports of the server's programs.
+    pub portmapper: PortmapperStatus,
     /// The time that clients still have to reclaim their opens and locks after a restart; none: it is over.
     pub grace: Option<Duration>,
     /// The waits for the intent log since the start of the server.
@@ -45,7 +49,7 @@ pub struct ConnectionStatus {
 pub struct ExportStatus {
     /// The path that clients mount.
     pub path: String,
-    /// Files that NFSv4 clients have open.
+    /// Files that NFSv4 clients have open, and files that clients of NFSv3 have locked.
     pub opens: usize,
 }
 
@@ -64,6 +68,35 @@ pub struct ClientStatus {
     pub opens: usize,
     /// Owners of locks in files.
     pub lock_owners: usize,
+}
+
+/// One client of NFSv3 with locks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LockClientStatus {
+    /// The name that the client gives itself, as far as it is text.
+    pub name: String,
+    /// Its address.
+    pub address: IpAddr,
+    /// Files with locks.
+    pub files: usize,
+    /// Locks that it waits for.
+    pub waits: usize,
+}
+
+/// How clients learn the ports of the server's programs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PortmapperStatus {
+    /// They do not.
+    Off,
+    /// The server answers at these addresses.
+    Answers(Vec<SocketAddr>),
+    /// The system's rpcbind answers.
+    Registered,
+    /// They do not, though they should.
+    Missing {
+        /// The reason.
+        why: String,
+    },
 }
 
 /// The waits of clients for the intent log.

@@ -275,6 +275,15 @@ impl LockTable {
         file.held.iter().flat_map(of_owner).collect()
     }
 
+    /// The number of ranges that a client has locked in a file.
+    pub fn count_ranges(&self, ino: Ino, client: ClientId) -> usize {
+        let tables = self.0.lock();
+        let Some(file) = tables.files.get(&ino) else { return 0 };
+        let owner = |owner| LockOwner { client, owner };
+        let owners = file.held.range(owner(0)..=owner(u64::MAX));
+        owners.map(|(_, locks)| locks.0.len()).sum()
+    }
+
     fn release_where(&self, is_released: impl Fn(LockOwner) -> bool) {
         let mut ended = EndedWaits::new();
         for file in self.0.lock().files.values_mut() {

@@ -9,7 +9,7 @@ use nbd::wire::request::Request;
 use nfs::wire::rpc::{Call, reply_xid};
 use nfs::wire::v3::Procedure;
 use nfs::wire::v4::{CachedAttributes, CallbackAnswer, Compound, Operation};
-use nfs::wire::{mount, xdr};
+use nfs::wire::{mount, nlm, nsm, portmap, xdr};
 use nvmet::wire::command::Command;
 use nvmet::wire::connect::{Connect, Property};
 use nvmet::wire::pdu::{Digests, Header as PduHeader, HostData, InitializeRequest};
@@ -74,7 +74,8 @@ const MAX_CAPSULE: usize = 16 << 10;
 /// Bytes of data that a request of NFS may have here.
 const MAX_NFS_DATA: usize = 1 << 20;
 
-/// Calls of ONC RPC, MOUNT, NFSv3, the operations of NFSv4, and what clients reply to calls of the server.
+/// Calls of ONC RPC, MOUNT, NFSv3, the lock manager, the status monitor and the portmapper, the operations of NFSv4, and the
+/// replies of clients to calls of the server.
 pub fn nfs(data: &[u8]) {
     if let Ok((call, _)) = Call::parse(data) {
         nfs_arguments(call.arguments);
@@ -93,6 +94,21 @@ fn nfs_arguments(data: &[u8]) {
         let _ = Procedure::parse(number, data, MAX_NFS_DATA);
         let _ = mount::Procedure::parse(number, data);
     }
+    for number in 0..26 {
+        if let Ok(Some(nlm::Procedure::Operation {
+            operation: nlm::Operation::Lock { lock, .. },
+            ..
+        })) = nlm::Procedure::parse(number, data)
+        {
+            let _ = lock.range();
+        }
+        let _ = nsm::Procedure::parse(number, data);
+        for version in 2..=4 {
+            let _ = portmap::Procedure::parse(version, number, data);
+        }
+    }
+    let _ = nlm::parse_result(&mut xdr::Reader::new(data));
+    let _ = portmap::parse_port(&mut xdr::Reader::new(data));
     let mut reader = xdr::Reader::new(data);
     let Ok(header) = Compound::parse(&mut reader) else { return };
     for _ in 0..header.count {

@@ -17,6 +17,7 @@
 //! protocols are in `[[share]]`, see `shares::entry`.
 
 mod listen;
+mod portmapper;
 mod store;
 
 use std::fmt;
@@ -26,6 +27,7 @@ use serde::de::{DeserializeOwned, IntoDeserializer};
 use toml_edit::{Document, InlineTable, Item, Key, Value};
 
 pub(crate) use listen::Listen;
+pub(crate) use portmapper::PortmapperSetting;
 pub use store::check as check_config;
 pub(crate) use store::{ConfigStore, parse_value};
 

@@ -57,6 +57,8 @@ impl ManagedPool {
             canmount: dataset.property_value("canmount").unwrap_or("off").to_owned(),
             mountpoint: mountpoint.and_then(|point| self.with_altroot(point)),
             mounted_at,
+            // the share service knows
+            is_unmounted: false,
             quota,
             has_nfs4_acls: dataset.property_value("acltype") == Some("nfsv4"),
             shared,

@@ -4,19 +4,23 @@
 //! [nfs]
 //! listen = "192.168.1.5:2049"    # or a list, or a port alone (loopback); without it nothing listens
 //! lease = 90                     # seconds after which the locks of a client that vanished are freed
+//! portmapper = "auto"            # "off", or addresses for the portmapper of NFSv3 (see config/portmapper.rs)
 //! ```
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::nfs::{ClientRule, ConnectionStatus, Export, LogWaitStatus, Secret, Server, ServerOptions};
+use ::nfs::{
+    ClientRule, Clients, ConnectionStatus, Export, LogWaitStatus, PortmapperStatus, Secret, Server,
+    ServerOptions,
+};
 use announce::MdnsService;
 use api::{Protocol, ShareClient, pool_of};
 use parking_lot::Mutex;
 use serde::Deserialize;
 
 use super::Service;
-use crate::config::{Config, Listen};
+use crate::config::{Config, Listen, PortmapperSetting};
 use crate::context::Context;
 use crate::log::Log;
 use crate::pools::Pools;
@@ -34,11 +38,13 @@ pub(crate) struct NfsConfig {
     listen: Listen,
     /// Seconds without a request after which the state of a client is freed.
     lease: u32,
+    /// How clients of NFSv3 learn the ports of the lock manager and of the other programs.
+    portmapper: PortmapperSetting,
 }
 
 impl Default for NfsConfig {
     fn default() -> Self {
-        Self { listen: Listen::default(), lease: 90 }
+        Self { listen: Listen::default(), lease: 90, portmapper: PortmapperSetting::default() }
     }
 }
 
@@ -92,6 +98,9 @@ impl NfsService {
                 for address in server.addresses() {
                     self.log.write_line(&format!("NFS listens on {address}"));
                 }
+                if let Some(line) = describe_portmapper(&server.status().portmapper) {
+                    self.log.write_line(&line);
+                }
                 state.server = Some(server);
                 Ok(())
             }
@@ -109,7 +118,18 @@ impl NfsService {
         let lease = Duration::from_secs(config.lease.into());
         let (listen, client_list) =
             (config.listen.addresses().to_vec(), Some(self.state_dir.nfs_clients()));
-        Ok(ServerOptions { listen, lease, client_list, ..ServerOptions::new(secret) })
+        let portmapper = config.portmapper.resolve(&listen);
+        let lock_client_list = Some(self.state_dir.nfs_lock_clients());
+        let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Ok(ServerOptions {
+            listen,
+            lease,
+            client_list,
+            lock_client_list,
+            portmapper,
+            host_name,
+            ..ServerOptions::new(secret)
+        })
     }
 }
 
@@ -224,12 +244,8 @@ impl ShareServer for NfsService {
             let of_export = |path: &String| (path.clone(), share_client(connection));
             connection.exports.iter().map(of_export).collect::<Vec<_>>()
         });
-        ServerReport {
-            listening: status.listening,
-            problem: None,
-            clients: clients.collect(),
-            note: log_wait_note(&status.log_wait),
-        }
+        let (clients, note) = (clients.collect(), note(&status));
+        ServerReport { listening: status.listening, problem: None, clients, note }
     }
 
     fn announced(&self, host: &str) -> Vec<MdnsService> {
@@ -248,6 +264,35 @@ impl ShareServer for NfsService {
             listening: listening.clone(),
         };
         state.exports.iter().map(service).collect()
+    }
+}
+
+/// The sentences for `share status`; none: all is well.
+fn note(status: &::nfs::ServerStatus) -> Option<String> {
+    let portmapper = match &status.portmapper {
+        missing @ PortmapperStatus::Missing { .. } => describe_portmapper(missing),
+        _ => None,
+    };
+    let sentences: Vec<String> =
+        [portmapper, log_wait_note(&status.log_wait)].into_iter().flatten().collect();
+    (!sentences.is_empty()).then(|| sentences.join(". "))
+}
+
+/// A sentence on how clients of NFSv3 find the server; none: nobody has asked for it.
+fn describe_portmapper(status: &PortmapperStatus) -> Option<String> {
+    match status {
+        PortmapperStatus::Off => None,
+        PortmapperStatus::Answers(addresses) => {
+            let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            Some(format!("NFS answers as portmapper on {}", addresses.join(" and ")))
+        }
+        PortmapperStatus::Registered => {
+            Some("NFS is registered with the rpcbind of this machine".to_owned())
+        }
+        PortmapperStatus::Missing { why } => Some(format!(
+            "NFSv3 clients cannot find the ports of MOUNT and of locks: {why}. They mount with nolock, port=N and \
+             mountport=N; NFSv4 clients need no portmapper. `poolhouse config set nfs.portmapper off` ends this note"
+        )),
     }
 }
 
@@ -294,7 +339,7 @@ fn exports(open: &[OpenExport]) -> Vec<Export> {
     open.iter().map(export).collect()
 }
 
-/// The rules, of which the first match counts: those of small networks come first.
+/// The rules, of which the first match counts: those of hosts and of small networks come first.
 fn rules(options: &NfsOptions) -> Vec<ClientRule> {
     let squash = match options.squash {
         Squash::Root => ::nfs::Squash::Root,
@@ -302,14 +347,18 @@ fn rules(options: &NfsOptions) -> Vec<ClientRule> {
         Squash::None => ::nfs::Squash::Nobody,
     };
     let rule = |rule: &crate::shares::nfs::NfsRule| ClientRule {
-        network: rule.network,
+        clients: rule.clients.clone(),
         is_writable: !rule.read_only,
         squash,
         anonymous: (options.anonuid, options.anongid),
         needs_reserved_port: options.privileged_ports,
     };
     let mut rules: Vec<ClientRule> = options.rules.iter().map(rule).collect();
-    rules.sort_by_key(|rule| std::cmp::Reverse(rule.network.prefix_len()));
+    let precision = |rule: &ClientRule| match &rule.clients {
+        Clients::Network(network) => network.prefix_len(),
+        Clients::Host(_) => u8::MAX,
+    };
+    rules.sort_by_key(|rule| std::cmp::Reverse(precision(rule)));
     rules
 }
 

@@ -44,6 +44,18 @@ struct State {
     unshared: BTreeSet<String>,
     /// Datasets that changes in progress need.
     released: BTreeSet<String>,
+    /// File systems that were unmounted. They are not exported by sharenfs until they are mounted again.
+    unmounted: BTreeSet<String>,
+}
+
+impl State {
+    /// Notes which file systems were unmounted, as far as they still are when the shares are made again.
+    fn note_unmounted<'a>(&mut self, events: impl Iterator<Item = &'a Event>) {
+        self.unmounted.extend(events.filter_map(|event| match event {
+            Event::Unmounted { dataset, .. } => Some(dataset.clone()),
+            _ => None,
+        }));
+    }
 }
 
 /// Properties on which shares depend.
@@ -321,6 +333,7 @@ impl Service for ShareService {
 
     fn abandon(&self, coming: &[Event]) {
         self.end_release(coming);
+        self.state.lock().note_unmounted(coming.iter());
         for why in self.sync() {
             self.context.log.write_line(&why);
         }
@@ -369,6 +382,7 @@ async fn follow_recorded(context: Arc<Context>, state: Arc<Mutex<State>>) {
         let is_mount =
             |event: &Event| matches!(event, Event::Mounted { .. } | Event::Unmounted { .. });
         if page.missed || page.events.iter().any(|record| is_mount(&record.event)) {
+            state.lock().note_unmounted(page.events.iter().map(|record| &record.event));
             let (context, state) = (Arc::clone(&context), Arc::clone(&state));
             let work = move || {
                 for why in sync(&context, &mut state.lock()) {
@@ -382,7 +396,12 @@ async fn follow_recorded(context: Arc<Context>, state: Arc<Mutex<State>>) {
 
 fn sync(context: &Context, state: &mut State) -> Vec<String> {
     let entries = read_entries(&context.config.current());
-    let facts = context.pools.share_facts();
+    let mut facts = context.pools.share_facts();
+    let is_mounted = |name: &str| facts.iter().all(|it| it.name != name || it.mounted_at.is_some());
+    state.unmounted.retain(|name| !is_mounted(name));
+    for dataset in &mut facts {
+        dataset.is_unmounted = state.unmounted.contains(&dataset.name);
+    }
     let resolved = resolve(&entries, &facts, &state.unshared, &state.released);
     let mut problems = Vec::new();
     for service in context.events.services() {

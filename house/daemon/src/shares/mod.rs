@@ -9,6 +9,7 @@
 //! whenever one of them changes, and gives it to each service that has a [`ShareServer`]. A protocol is a file with
 //! its options here, a file with its service in `services`, and a line in its `SERVICES`.
 
+pub(crate) mod clients;
 mod edit;
 pub(crate) mod entry;
 mod import;

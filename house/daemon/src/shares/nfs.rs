@@ -5,7 +5,7 @@
 //! protocol = "nfs"
 //! dataset = "tank/media"
 //! path = "/media"              # what clients mount; without it the mountpoint
-//! networks = "10.0.0.0/24"     # clients that may read and write; without it this machine alone
+//! networks = "10.0.0.0/24"     # clients that may read and write, also by name; without it this machine alone
 //! read_only_networks = "*"     # further clients that may only read
 //! squash = "root"              # root, all or none: which users of clients become the anonymous user
 //! anonuid = 65534
@@ -17,17 +17,17 @@
 //!
 //! ```text
 //! on | off | OPTION[,OPTION]...
-//! rw[=HOST[:HOST]...]   ro[=HOST[:HOST]...]     @NETWORK/LENGTH, NETWORK/LENGTH, ADDRESS, [IPV6] or *
+//! rw[=HOST[:HOST]...]   ro[=HOST[:HOST]...]     @NETWORK/LENGTH, NETWORK/LENGTH, ADDRESS, [IPV6], NAME or *
 //! sec=FLAVOR[:FLAVOR]...   root_squash   no_root_squash   all_squash   no_all_squash
 //! anonuid=UID   anongid=GID   anon=UID   secure   insecure
 //! ```
 //!
 //! Options of exports(5) that change nothing for this server are accepted and ignored.
 
-use ipnet::IpNet;
+use nfs::Clients;
 use serde::Deserialize;
 
-use super::networks::{Networks, parse_networks};
+use super::clients::{ClientList, parse_clients};
 
 /// The user and group id of the anonymous user.
 const NOBODY: u32 = 65534;
@@ -51,8 +51,8 @@ const FLAVORS: [&str; 6] = ["sys", "none", "krb5", "krb5i", "krb5p", "dh"];
 pub(crate) struct NfsFields {
     /// The path that clients mount; without it the mountpoint.
     pub(crate) path: Option<String>,
-    networks: Option<Networks>,
-    read_only_networks: Option<Networks>,
+    networks: Option<ClientList>,
+    read_only_networks: Option<ClientList>,
     #[serde(default)]
     squash: Squash,
     #[serde(default = "nobody")]
@@ -79,7 +79,8 @@ pub(crate) enum Squash {
 /// The way in which a file system is served by NFS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NfsOptions {
-    /// The clients that may use it. Of several rules for a client the one with the longest prefix counts.
+    /// The clients that may use it. Of several rules for a client, one with its name counts, then that with the longest
+    /// prefix.
     pub(crate) rules: Vec<NfsRule>,
     /// The users of clients that become the anonymous user.
     pub(crate) squash: Squash,
@@ -91,11 +92,11 @@ pub(crate) struct NfsOptions {
     pub(crate) privileged_ports: bool,
 }
 
-/// A network of clients and their access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Clients and their access.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NfsRule {
-    /// The network.
-    pub(crate) network: IpNet,
+    /// The clients.
+    pub(crate) clients: Clients,
     /// They may not write.
     pub(crate) read_only: bool,
 }
@@ -120,10 +121,10 @@ impl NfsFields {
     /// The path, if it is given, and the options.
     pub(crate) fn resolve(self) -> (Option<String>, NfsOptions) {
         let is_closed = self.networks.is_none() && self.read_only_networks.is_none();
-        let writers = self.networks.or_else(|| is_closed.then(Networks::loopback));
-        let rules = |networks: Option<Networks>, read_only| {
-            let networks = networks.as_ref().map_or(&[][..], Networks::as_slice).to_vec();
-            networks.into_iter().map(move |network| NfsRule { network, read_only })
+        let writers = self.networks.or_else(|| is_closed.then(ClientList::loopback));
+        let rules = |clients: Option<ClientList>, read_only| {
+            let clients = clients.as_ref().map_or(&[][..], ClientList::as_slice).to_vec();
+            clients.into_iter().map(move |clients| NfsRule { clients, read_only })
         };
         let rules = rules(writers, false).chain(rules(self.read_only_networks, true)).collect();
         let options = NfsOptions {
@@ -177,9 +178,9 @@ fn apply_option(
     match name {
         "rw" | "ro" => {
             for host in split_hosts(argument.unwrap_or("*")) {
-                let networks = parse_networks(&host).map_err(|why| format!("{name}: {why}"))?;
-                let rule = |network| NfsRule { network, read_only: name == "ro" };
-                options.rules.extend(networks.into_iter().map(rule));
+                let clients = parse_clients(&host).map_err(|why| format!("{name}: {why}"))?;
+                let rule = |clients| NfsRule { clients, read_only: name == "ro" };
+                options.rules.extend(clients.into_iter().map(rule));
             }
         }
         "sec" => check_flavors(argument.unwrap_or_default())?,
@@ -201,7 +202,7 @@ fn apply_option(
     Ok(())
 }
 
-/// The hosts of a list with colons. An IPv6 address is in brackets; `@` marks a network.
+/// The hosts of a list with colons. An IPv6 address is in brackets; `@` marks a network, or a netgroup.
 fn split_hosts(list: &str) -> Vec<String> {
     let (mut hosts, mut is_in_brackets) = (vec![String::new()], false);
     for c in list.chars() {
@@ -212,7 +213,13 @@ fn split_hosts(list: &str) -> Vec<String> {
             c => hosts.last_mut().expect("it begins with one").push(c),
         }
     }
-    hosts.iter().map(|host| host.strip_prefix('@').unwrap_or(host).to_owned()).collect()
+    let is_network =
+        |host: &str| host.contains(['.', '/']) || !host.contains(|c: char| c.is_alphabetic());
+    let network = |host: &String| match host.strip_prefix('@') {
+        Some(network) if is_network(network) => network.to_owned(),
+        _ => host.clone(),
+    };
+    hosts.iter().map(network).collect()
 }
 
 /// Refuses a list without sec=sys: a share for Kerberos alone is not opened without it.
@@ -238,13 +245,14 @@ mod tests {
     fn rules(value: &str) -> Vec<String> {
         let word = |read_only| if read_only { "ro" } else { "rw" };
         let rules = parsed(value).rules.into_iter();
-        rules.map(|rule| format!("{} {}", word(rule.read_only), rule.network)).collect()
+        rules.map(|rule| format!("{} {}", word(rule.read_only), rule.clients)).collect()
     }
 
     #[test]
     fn sharenfs_has_the_grammar_of_openzfs() {
         assert_eq!(parse_sharenfs("off"), Ok(None));
         assert_eq!(rules("on"), ["rw 0.0.0.0/0", "rw ::/0"]);
+        assert_eq!(rules("rw=mac.lan:10.0.0.1,ro=tv"), ["rw mac.lan", "rw 10.0.0.1/32", "ro tv"]);
         let value = "rw=@10.0.0.0/24:10.1.1.7,ro=[fd00::1/64]:@[fe80::]/10:*,sec=krb5:sys";
         assert_eq!(
             rules(value),
@@ -268,7 +276,8 @@ mod tests {
         for (value, why) in [
             ("rw,colour=red", "there is no option 'colour'"),
             ("root_squash", "it names no clients"),
-            ("rw=nas.lan", "\"nas.lan\" is not a network"),
+            ("rw=@staff", "\"@staff\" is a netgroup"),
+            ("rw=*.lan", "\"*.lan\" is a pattern"),
             ("rw,sec=krb5", "sec=sys only"),
             ("rw,sec=rot13", "no security flavor 'rot13'"),
             ("rw,anonuid=anna", "wants a user or group id"),

@@ -13,6 +13,7 @@ use crate::events::head_of;
 
 /// A file system or volume of an imported pool, as far as shares concern it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct DatasetFacts {
     /// Its full name.
     pub(crate) name: String,
@@ -26,6 +27,8 @@ pub(crate) struct DatasetFacts {
     pub(crate) mountpoint: Option<PathBuf>,
     /// The directory on which it is mounted.
     pub(crate) mounted_at: Option<PathBuf>,
+    /// Whether it was unmounted since the daemon has started, and not mounted again.
+    pub(crate) is_unmounted: bool,
     /// The bytes that its files may use: the lower of refquota and quota; none: it has neither.
     pub(crate) quota: Option<u64>,
     /// Whether its files have NFSv4 ACLs.
@@ -172,6 +175,10 @@ impl Resolved {
         let options = parse_sharenfs(value)
             .map_err(|why| (Some(path.clone()), format!("sharenfs={value}: {why}")))?;
         let Some(options) = options else { return Ok(()) };
+        // as with OpenZFS: what was unmounted is not exported
+        if dataset.is_unmounted {
+            return Ok(());
+        }
         // the configuration has more details about the same path
         if self.set.nfs.iter().any(|other| other.name == path && other.dataset == dataset.name) {
             return Ok(());

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::command::path_arg;
 use crate::shares::{free_port, lacks, run_client, run_client_ok, shares};
-use crate::test_nas::{TestNas, random_bytes};
+use crate::test_nas::{TestNas, cannot_mount, random_bytes};
 
 /// The URL of a path on the server.
 fn url(port: u16, path: &str) -> String {
@@ -65,6 +65,19 @@ fn sharenfs_exports_and_forbids_writes() {
     nas.run_ok("zfs set sharenfs=rw=127.0.0.1,insecure,no_root_squash tank/a");
     run_client_ok(&["nfs-cp", path_arg(&source), &file]);
     assert_eq!(run_client_ok(&["nfs-cat", &file]), "text");
+    if !cannot_mount() {
+        // what is unmounted is not exported, until it is mounted again
+        nas.run_ok("zfs mount tank/a");
+        run_client_ok(&["nfs-cat", &file]);
+        nas.run_ok("zfs unmount tank/a");
+        assert!(!run_client(&["nfs-cat", &file]).0);
+        nas.run_ok("zfs mount tank/a");
+        assert_eq!(run_client_ok(&["nfs-cat", &file]), "text");
+    }
+    nas.run_ok("zfs set sharenfs=rw=localhost,insecure tank/a");
+    assert_eq!(run_client_ok(&["nfs-cat", &file]), "text");
+    let why = nas.run_failing("zfs set sharenfs=rw=@staff tank/a", 1);
+    assert!(why.contains("is a netgroup"), "{why}");
     nas.run_ok("zfs set sharenfs=rw=10.0.0.0/8,insecure tank/a");
     assert!(!run_client(&["nfs-cat", &file]).0);
     nas.run_ok("zfs set sharenfs=off tank/a");

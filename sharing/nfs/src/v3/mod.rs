@@ -189,7 +189,7 @@ pub(crate) fn execute_mount(
             let address = request.caller.address;
             let visible = request.table.exports().filter(|export| export.admits(address));
             let rows = visible.map(|export| {
-                let networks = export.rules.iter().map(|rule| rule.network.to_string());
+                let networks = export.rules.iter().map(|rule| rule.rule.clients.to_string());
                 (export.path.as_str(), networks.collect())
             });
             mount::write_exports(writer, rows);

@@ -88,7 +88,8 @@ impl Compound<'_> {
             max_requests: wanted.max_requests.min(to_u32(options.max_slots)),
         };
         let has_callbacks = request.flags & CONNECTION_BACK_CHANNEL != 0 && back > 0;
-        let connection = has_callbacks.then(|| Arc::downgrade(self.request.connection));
+        let connection = self.request.channel.connection().filter(|_| has_callbacks);
+        let connection = connection.map(Arc::downgrade);
         let (target, minor_version) = (request.callback.clone(), self.minor_version);
         let new = NewSession { fore_channel: limits, minor_version, target, connection };
         let session = self.state.create_session(self.request.caller, request, new)?;
@@ -145,8 +146,10 @@ impl Compound<'_> {
 
     pub(super) fn bind_connection(&mut self, session: &SessionId, direction: u32) -> Result<()> {
         let session = self.state.session(session, self.request.caller.address)?;
-        if direction & BACK != 0 {
-            session.bind_back_channel(self.request.connection);
+        if direction & BACK != 0
+            && let Some(connection) = self.request.channel.connection()
+        {
+            session.bind_back_channel(connection);
         }
         // 7: the client would like both, and prefers callbacks
         self.writer.fixed(&session.id);

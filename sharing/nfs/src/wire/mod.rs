@@ -1,9 +1,12 @@
-//! The bytes of ONC RPC, MOUNT v3, NFSv3 and NFSv4: each message as a type, parsed and printed without I/O.
+//! The bytes of ONC RPC, MOUNT v3, NFSv3, NFSv4 and their helpers: each message as a type, parsed and printed without I/O.
 //!
 //! ```text
 //! xdr     numbers, opaque data and strings (RFC 4506)
 //! rpc     the header of a call, AUTH_SYS, the header of a reply (RFC 5531)
 //! mount   MOUNT v3 (RFC 1813, appendix I)
+//! nlm     locks of NFSv3 (X/Open XNFS)
+//! nsm     notices of restarts (X/Open XNFS)
+//! portmap the ports of these programs (RFC 1833)
 //! v3      NFSv3 (RFC 1813)
 //! v4      NFSv4.0 to NFSv4.2 (RFC 7530, RFC 5661, RFC 7862, RFC 8276)
 //! status  the result of a procedure, whose numbers v3 and v4 share
@@ -16,6 +19,9 @@
 )]
 
 pub mod mount;
+pub mod nlm;
+pub mod nsm;
+pub mod portmap;
 pub mod rpc;
 pub mod status;
 pub mod v3;

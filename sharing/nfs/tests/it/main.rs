@@ -4,6 +4,8 @@ mod client;
 mod delegations;
 mod hostile;
 mod lifecycle;
+mod nlm;
+mod nlm_client;
 mod served_pool;
 mod suspended;
 mod v3;

@@ -2,7 +2,7 @@
 
 use nfs::wire::status::Status;
 use nfs::wire::v3::SetAttributes;
-use nfs::{ClientRule, Squash};
+use nfs::{ClientRule, Clients, Squash};
 
 use crate::client::RpcClient;
 use crate::served_pool::{ServedPool, local_rule};
@@ -220,6 +220,22 @@ fn rules_squash_users_and_forbid_writes() {
     with_rules(vec![ClientRule::new("10.0.0.0/8".parse().unwrap())]);
     assert_eq!(client.attributes(&made).map(drop), Err(Status::ACCESS));
     assert_eq!(V3Client::mount(served.address(), "/tank").map(|_| ()), Err(Status::ACCESS));
+}
+
+#[test]
+fn host_names_in_rules_admit_clients() {
+    let served = ServedPool::start();
+    let export_to = |name: &str| {
+        let mut export = served.exports[0].clone();
+        let clients = Clients::Host(name.to_owned());
+        export.rules = vec![ClientRule { clients, ..local_rule() }];
+        served.server.set_exports(vec![export]).unwrap();
+    };
+    let mount = || V3Client::mount(served.address(), "/tank").map(drop);
+    export_to("host.invalid");
+    assert_eq!(mount(), Err(Status::ACCESS));
+    export_to("localhost");
+    assert_eq!(mount(), Ok(()));
 }
 
 #[test]

@@ -104,7 +104,11 @@ fn v40_locks_are_reclaimed_after_restart() {
     assert_eq!(thief.write(&file, &open, b"x"), Err(Status::STALE_STATEID));
     let mut one = V40Client::connect(served.address(), "one");
     let open = one.reclaim_open(&file).unwrap();
+    assert!(served.server.status().grace.is_some());
     one.lock(&file, &open, (10, true)).unwrap();
+    // it has again all that it had when the server stopped: others need not wait
+    assert!(served.server.status().grace.is_none());
+    thief.open(&root, "file").unwrap();
     drop(served);
     std::fs::remove_file(path).unwrap();
 }

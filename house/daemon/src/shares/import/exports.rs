@@ -14,7 +14,7 @@ use api::Protocol;
 use ipnet::{IpNet, Ipv4Net};
 
 use super::{Found, FoundShare, Skipped, field, quoted_list};
-use crate::shares::networks::parse_networks;
+use crate::shares::clients::parse_clients;
 use crate::shares::nfs::IGNORED;
 
 /// The options of a client, as they count.
@@ -168,7 +168,7 @@ fn client_options<'a>(
     Ok(options)
 }
 
-/// The network of a client in the form of `[[share]]`.
+/// A client in the form of `[[share]]`.
 fn network_of(host: &str) -> Result<String, String> {
     if host.is_empty() || host == "*" {
         return Ok("*".to_owned());
@@ -179,12 +179,7 @@ fn network_of(host: &str) -> Result<String, String> {
     if let Some(network) = netmask {
         return Ok(IpNet::V4(network.trunc()).to_string());
     }
-    parse_networks(host).map(|_| host.to_owned()).map_err(|_| {
-        format!(
-            "its client '{host}' is a name: [[share]] has addresses and networks alone, since names can \
-             be forged. Write the address there and import again"
-        )
-    })
+    parse_clients(host).map(|_| host.to_owned()).map_err(|why| format!("its client {why}"))
 }
 
 fn share_options(

@@ -56,14 +56,15 @@ fn exports_become_nfs_shares() {
     // a space before the parenthesis opens the share to everybody, as the kernel reads it
     let open = options("/tank/b\\040c (rw)");
     assert_eq!(open, ["networks = [\"*\"]", "privileged_ports = true"]);
+    assert_eq!(options("/tank/a nas.lan(rw)")[0], "networks = [\"nas.lan\"]");
     assert_eq!(options("/tank/a *")[0], "read_only_networks = [\"*\"]");
 }
 
 #[test]
 fn exports_that_would_admit_others_are_skipped() {
     for (text, why) in [
-        ("/tank/a nas.lan(rw)", "'nas.lan' is a name"),
-        ("/tank/a @trusted(rw)", "'@trusted' is a name"),
+        ("/tank/a *.lan(rw)", "\"*.lan\" is a pattern of names"),
+        ("/tank/a @trusted(rw)", "\"@trusted\" is a netgroup"),
         ("/tank/a *(sec=krb5p)", "sec=sys alone"),
         ("/tank/a *(rw,novel)", "option novel is not known"),
         ("/tank/a 10.0.0.1(rw) 10.0.0.2(rw,no_root_squash)", "different options"),

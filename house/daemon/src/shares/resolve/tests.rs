@@ -71,6 +71,8 @@ fn properties_share_file_systems() {
         filesystem("tank/b", "sec=krb5,rw", "guestok=true"),
         unmounted("tank/c"),
         filesystem("tank/d", "on", "on"),
+        // `zfs unmount` ends the export
+        DatasetFacts { is_unmounted: true, ..filesystem("tank/e", "on", "off") },
     ];
     let resolved = resolve(&[], &datasets, &set(&["tank/d"]), &set(&[]));
     let nfs: Vec<_> = resolved.set.nfs.iter().map(|share| share.name.as_str()).collect();

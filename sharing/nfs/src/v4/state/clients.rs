@@ -373,7 +373,7 @@ impl Tables {
             }
         }
         let is_reclaiming =
-            self.grace.as_ref().is_some_and(|grace| grace.unfinished.contains(&client.owner));
+            self.grace.as_ref().is_some_and(|grace| grace.unfinished.contains_key(&client.owner));
         if client.is_confirmed && !is_reclaiming {
             self.list.remove(&client.owner);
         }

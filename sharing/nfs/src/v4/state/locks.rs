@@ -70,6 +70,15 @@ impl LockTarget {
 }
 
 impl LockTarget {
+    pub(super) fn handle(&self) -> FileHandle {
+        self.handle
+    }
+
+    /// The ranges that a client has locked in the file.
+    pub(super) fn count_ranges(&self, client: u64) -> usize {
+        self.export.filesystem.locks().count_ranges(self.ino, self.export.client_id(client))
+    }
+
     /// A lock owner of a client, as the file system knows it.
     fn owner(&self, client: u64, owner: u64) -> LockOwner {
         LockOwner { client: self.export.client_id(client), owner }
@@ -85,6 +94,9 @@ impl StateTable {
     ) -> Result<LockResult> {
         let mut tables = self.lock();
         tables.check_grace(request.client, request.is_reclaim)?;
+        if !request.is_reclaim && self.lock_grace.is_active() {
+            return Err(Status::GRACE);
+        }
         let (number, is_new) = match locker {
             Locker::New(new) => {
                 let open = self.state_number(&new.open)?;
@@ -120,7 +132,11 @@ impl StateTable {
         }
         let lock = tables.locks.get_mut(&number).ok_or(Status::SERVERFAULT)?;
         lock.seqid = next_seqid(lock.seqid);
-        Ok(LockResult::Granted(self.state_id(number, lock.seqid)))
+        let seqid = lock.seqid;
+        if request.is_reclaim {
+            tables.note_reclaim(request.client);
+        }
+        Ok(LockResult::Granted(self.state_id(number, seqid)))
     }
 
     /// The state of a lock owner in a file, new or as it is. Returns its number, and whether it is new.

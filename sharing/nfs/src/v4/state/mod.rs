@@ -24,7 +24,7 @@ mod opens;
 mod owners;
 mod session;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,11 +32,12 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::Core;
 use crate::export::{ExportTable, ServedExport};
+use crate::nlm::LockGrace;
 use crate::request::Result;
 use crate::status::{ClientStatus, ExportStatus};
 use crate::wire::status::Status;
 use crate::wire::v4::{SessionId, StateId};
-use client_list::ClientList;
+use client_list::{ClientList, StateCount};
 pub(crate) use clients::Exchanged;
 use clients::{Client, OwnerRecords};
 use delegations::Delegation;
@@ -51,6 +52,8 @@ pub(crate) use session::{NewSession, Session, SlotAnswer};
 pub(crate) struct StateTable {
     tables: Arc<Mutex<Tables>>,
     limits: Limits,
+    /// The time in which clients of NFSv3 reclaim their locks.
+    lock_grace: Arc<LockGrace>,
     /// Tells identifiers of this start of the server from those of others.
     boot: u32,
 }
@@ -83,8 +86,8 @@ struct Tables {
 /// The time after a start in which clients from before reclaim their state.
 struct Grace {
     ends: Instant,
-    /// The owner strings of clients that have not finished yet.
-    unfinished: HashSet<Vec<u8>>,
+    /// The owner strings of clients that have not finished yet, and the state that they had, if it is known.
+    unfinished: HashMap<Vec<u8>, Option<StateCount>>,
 }
 
 /// State that was removed from the tables, to be dropped without the lock.
@@ -120,7 +123,9 @@ impl StateTable {
     pub(crate) fn load(core: &Core) -> crate::Result<Self> {
         let options = &core.options;
         let list = ClientList::load(options.client_list.as_deref())?;
-        let unfinished: HashSet<Vec<u8>> = list.owners().iter().cloned().collect();
+        let has_state = |count: &Option<StateCount>| *count != Some(StateCount::default());
+        let owners = list.owners().clone().into_iter();
+        let unfinished = owners.filter(|(_, count)| has_state(count)).collect();
         let grace = Grace { ends: Instant::now() + options.lease, unfinished };
         let tables = Tables {
             clients: HashMap::new(),
@@ -144,8 +149,10 @@ impl StateTable {
                 sessions: options.max_sessions_per_client,
                 states: options.max_states_per_client,
             },
+            lock_grace: Arc::clone(&core.lock_grace),
             // differs between two starts, however soon one follows the other
-            boot: u32::from_be_bytes([a, b, c, d]) ^ u32::from_be_bytes([e, f, g, h]),
+            // bit 63 of a client's number is for the clients of the lock manager
+            boot: (u32::from_be_bytes([a, b, c, d]) ^ u32::from_be_bytes([e, f, g, h])) >> 1,
         })
     }
 
@@ -153,6 +160,11 @@ impl StateTable {
         let mut tables = self.tables.lock();
         tables.end_grace_if_over();
         tables
+    }
+
+    /// Whether clients from before the start still reclaim their opens and locks.
+    pub(crate) fn is_in_grace(&self) -> bool {
+        self.lock().grace.is_some()
     }
 
     /// The state ID of a state of this server.
@@ -198,7 +210,8 @@ impl StateTable {
     /// Ends all state, as the server stops. The list of clients stays for the next start.
     pub(crate) fn release_all(&self) {
         let mut tables = self.lock();
-        tables.list.freeze();
+        let counts = tables.count_v40_states();
+        tables.list.freeze(counts.into_iter());
         let clients: Vec<u64> = tables.clients.keys().copied().collect();
         let mut removed = Removed::default();
         for client in clients {
@@ -246,7 +259,9 @@ impl Tables {
     fn end_grace_if_over(&mut self) {
         let Some(grace) = &self.grace else { return };
         if grace.unfinished.is_empty() || Instant::now() >= grace.ends {
-            for owner in std::mem::take(&mut self.grace).into_iter().flat_map(|g| g.unfinished) {
+            for owner in
+                std::mem::take(&mut self.grace).into_iter().flat_map(|g| g.unfinished.into_keys())
+            {
                 // a client of NFSv4.0 that came back never says that it has finished
                 let records = self.by_owner.get(&owner);
                 if records.is_none_or(|records| records.confirmed.is_none()) {
@@ -254,6 +269,45 @@ impl Tables {
                 }
             }
         }
+    }
+
+    /// The opens and locked ranges of the clients of NFSv4.0.
+    fn count_v40_states(&self) -> Vec<(Vec<u8>, StateCount)> {
+        let clients = self.clients.iter();
+        let confirmed = clients.filter(|(_, client)| client.is_confirmed && client.is_minor0());
+        confirmed
+            .map(|(number, client)| (client.owner.clone(), self.count_states(*number, client)))
+            .collect()
+    }
+
+    fn count_states(&self, number: u64, client: &Client) -> StateCount {
+        let states = client.locks.values().filter_map(|lock| self.locks.get(lock));
+        // a file with several lock owners counts once
+        let mut files = HashMap::new();
+        for lock in states {
+            files.entry(lock.target.handle()).or_insert(&lock.target);
+        }
+        let ranges = files.values().map(|target| target.count_ranges(number)).sum();
+        let opens = client.opens.values().filter_map(|open| self.opens.get(open));
+        StateCount { opens: opens.map(OpenState::count_combinations).sum(), ranges }
+    }
+
+    /// After a client of NFSv4.0 has reclaimed something: whether that was all ends its part of the grace period.
+    fn note_reclaim(&mut self, number: u64) {
+        let Some(client) = self.clients.get(&number).filter(|client| client.is_minor0()) else {
+            return;
+        };
+        let unfinished = self.grace.as_ref().map(|grace| &grace.unfinished);
+        let Some(Some(before)) = unfinished.and_then(|all| all.get(&client.owner)) else { return };
+        let now = self.count_states(number, client);
+        if now.opens < before.opens || now.ranges < before.ranges {
+            return;
+        }
+        let owner = client.owner.clone();
+        if let Some(grace) = &mut self.grace {
+            grace.unfinished.remove(&owner);
+        }
+        self.end_grace_if_over();
     }
 
     /// Whether a request of a client is being carried out.
@@ -274,10 +328,9 @@ impl Tables {
     /// after it.
     fn check_grace(&self, client: u64, is_reclaim: bool) -> Result<()> {
         let client = self.client(client)?;
-        let may_reclaim = self
-            .grace
-            .as_ref()
-            .is_some_and(|grace| !client.has_reclaimed && grace.unfinished.contains(&client.owner));
+        let may_reclaim = self.grace.as_ref().is_some_and(|grace| {
+            !client.has_reclaimed && grace.unfinished.contains_key(&client.owner)
+        });
         match (is_reclaim, &self.grace) {
             (true, _) if may_reclaim => Ok(()),
             (true, _) => Err(Status::NO_GRACE),

@@ -71,6 +71,13 @@ pub(super) fn check_seqid(id: &StateId, current: u32) -> Result<()> {
     }
 }
 
+impl OpenState {
+    /// The number of combinations of access and denial that the client has opened the file for: it reclaims each.
+    pub(super) fn count_combinations(&self) -> usize {
+        self.combinations.len()
+    }
+}
+
 impl StateTable {
     /// Checks whether a client may open something now, and has room for it.
     pub(crate) fn check_open(&self, client: u64, is_reclaim: bool) -> Result<()> {
@@ -123,6 +130,7 @@ impl StateTable {
         };
         tables.opens.insert(number, open);
         tables.client_mut(client)?.opens.insert(key, number);
+        tables.note_reclaim(client);
         Ok(Some(self.state_id(number, seqid)))
     }
 
@@ -139,6 +147,7 @@ impl StateTable {
         // another request of the owner has closed it meanwhile: the client tries again
         let number = known.ok_or(Status::DELAY)?;
         let seqid = tables.widen_open(number, access, deny)?;
+        tables.note_reclaim(client);
         Ok(self.state_id(number, seqid))
     }
 

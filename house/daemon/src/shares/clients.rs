@@ -1,0 +1,109 @@
+//! The clients of an NFS share: networks as in `networks`, and names of hosts.
+//!
+//! ```toml
+//! networks = "10.0.0.0/24"
+//! networks = ["192.168.1.7", "mac.lan"]    # the server looks the name up, again and again
+//! ```
+
+use std::net::IpAddr;
+
+use nfs::Clients;
+use serde::Deserialize;
+
+use super::networks::{Networks, Words, parse_networks};
+
+/// A list of clients.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Words")]
+pub(crate) struct ClientList(Vec<Clients>);
+
+impl ClientList {
+    /// This machine alone.
+    pub(crate) fn loopback() -> Self {
+        Self(Networks::loopback().as_slice().iter().copied().map(Clients::Network).collect())
+    }
+
+    /// The clients.
+    pub(crate) fn as_slice(&self) -> &[Clients] {
+        &self.0
+    }
+}
+
+impl TryFrom<Words> for ClientList {
+    type Error = String;
+
+    fn try_from(Words(words): Words) -> Result<Self, String> {
+        let all = words.iter().map(|word| parse_clients(word)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self(all.concat()))
+    }
+}
+
+/// Parses `ADDRESS`, `ADDRESS/LENGTH`, `*`, or the name of a host.
+pub(crate) fn parse_clients(text: &str) -> Result<Vec<Clients>, String> {
+    match parse_networks(text) {
+        Ok(networks) => return Ok(networks.into_iter().map(Clients::Network).collect()),
+        // digits and colons are a mistyped address, and a slash is a network
+        Err(why) if !is_host_name(text) && !text.contains(['*', '?', '@']) => return Err(why),
+        Err(_) => {}
+    }
+    if let Some(group) = text.strip_prefix('@') {
+        return Err(format!(
+            "\"{text}\" is a netgroup, and this NFS server reads no netgroups: name the hosts of {group} or their network"
+        ));
+    }
+    if text.contains(['*', '?']) {
+        return Err(format!(
+            "\"{text}\" is a pattern of names, which a client could fit by its own reverse zone: name the hosts or \
+             their network"
+        ));
+    }
+    Ok(vec![Clients::Host(text.to_ascii_lowercase())])
+}
+
+/// Whether a text may be the name of a host: labels of letters, digits and hyphens, of which the last has a letter.
+fn is_host_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.len() <= 63
+            && !label.starts_with('-')
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let last = name.rsplit('.').next().unwrap_or(name);
+    name.len() <= 253
+        && name.split('.').all(is_label)
+        && last.bytes().any(|byte| byte.is_ascii_alphabetic())
+        && text.parse::<IpAddr>().is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_networks_or_host_names() {
+        let parsed = |text: &str| -> Vec<String> {
+            parse_clients(text).unwrap().iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(parsed("10.0.0.7"), ["10.0.0.7/32"]);
+        assert_eq!(parsed("*"), ["0.0.0.0/0", "::/0"]);
+        for name in ["nas", "mac.lan", "a-1.b_c.example."] {
+            assert_eq!(parse_clients(name), Ok(vec![Clients::Host(name.to_owned())]));
+        }
+        assert_eq!(parsed("Mac.LAN"), ["mac.lan"]);
+        for (text, why) in [
+            ("@staff", "is a netgroup"),
+            ("*.lan", "is a pattern"),
+            ("host?", "is a pattern"),
+            ("10.0.0.300", "is not a network"),
+            ("10.0.0.0/40", "is not a network"),
+            ("a b", "is not a network"),
+            ("-a", "is not a network"),
+            ("a..b", "is not a network"),
+            ("", "is not a network"),
+        ] {
+            let found = parse_clients(text).unwrap_err();
+            assert!(found.contains(why), "{text}: {found}");
+        }
+    }
+}
