@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use api::{BurnInDrive, BurnInReport, BurnInState, Drive, JobProgress};
+use api::{BurnInDrive, BurnInReport, BurnInState, Drive, DriveList, JobProgress};
 use engine::pool::open_unused_drive;
 use health::{
     BurnIn, BurnInEnd, BurnInError, BurnInObserver, BurnInPhase, BurnInTarget, DirectDrive, Grade,
@@ -157,7 +157,8 @@ pub(crate) fn report(context: &Context, name: &str) -> Result<BurnInReport> {
 
 /// Starts a burn-in, or continues the one that was cancelled.
 pub(crate) fn start(context: &Arc<Context>, call: &BurnInDrive, uid: u32) -> Result<BurnInReport> {
-    let drive = find(&context.drives.list(&context.overview.latest().pools), &call.drive)?;
+    let list = context.drives.list(&context.overview.latest().pools);
+    let drive = find_only(&list, &call.drive)?;
     if call.confirm != drive.id() {
         return Err(Error::usage_error(format!(
             "a burn-in overwrites all data of drive {}: confirm it with '{}'",
@@ -191,6 +192,30 @@ pub(crate) fn start(context: &Arc<Context>, call: &BurnInDrive, uid: u32) -> Res
         }
     };
     launch(context, &drive, report, OpenedDrive { target, size: device.size(), _claim: device })
+}
+
+/// The drive of a name. A name that several drives have is refused: the wrong one would be overwritten.
+fn find_only(list: &DriveList, name: &str) -> Result<Drive> {
+    let drive = find(list, name)?;
+    match list.drives.iter().filter(|drive| drive.matches(name)).count() {
+        0 | 1 => Ok(drive),
+        count => Err(Error::refused_error(format!(
+            "{count} drives have the name '{name}'; name the device: poolhouse drives list"
+        ))),
+    }
+}
+
+/// Refuses to continue where the drive might be another one: several have the serial number, or nothing of the pattern
+/// is on it yet by which it is recognized.
+fn check_continuable(list: &DriveList, report: &BurnInReport) -> Result<()> {
+    find_only(list, &report.drive)?;
+    if report.results.bytes_done() > 0 {
+        return Ok(());
+    }
+    Err(Error::refused_error(format!(
+        "nothing of the burn-in of drive {} was saved; start a new one, without --continue",
+        report.drive
+    )))
 }
 
 /// Refuses a drive that something uses.
@@ -281,7 +306,9 @@ pub(crate) fn continue_all(context: &Arc<Context>) {
 }
 
 fn continue_one(context: &Arc<Context>, report: &BurnInReport) -> Result<()> {
-    let drive = find(&context.drives.list(&context.overview.latest().pools), &report.drive)?;
+    let list = context.drives.list(&context.overview.latest().pools);
+    check_continuable(&list, report)?;
+    let drive = find_only(&list, &report.drive)?;
     check_unused(&drive)?;
     // the pattern that is on the drive is compared before anything is written
     let device = open_unused_drive(&drive.path, true)?;
@@ -363,5 +390,32 @@ impl BurnInObserver for Work {
             self.report.results.clone_from(state);
             self.context.drives.burn_ins.save(&self.report);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{BurnInReport, Drive, DriveList};
+
+    use super::{check_continuable, find_only};
+
+    #[test]
+    fn ambiguous_drives_are_not_overwritten() {
+        let drive = |name: &str, serial: &str| Drive {
+            name: name.to_owned(),
+            serial: Some(serial.to_owned()),
+            ..Drive::default()
+        };
+        let drives = vec![drive("sda", "S1"), drive("sdb", "S1"), drive("sdc", "S2")];
+        let list = DriveList { drives, ..DriveList::default() };
+        assert_eq!(find_only(&list, "sdb").unwrap().name, "sdb");
+        assert!(find_only(&list, "S1").unwrap_err().to_string().contains("2 drives"));
+        let mut report = BurnInReport { drive: "S2".to_owned(), ..BurnInReport::default() };
+        report.results.size = 1 << 20;
+        assert!(check_continuable(&list, &report).is_err(), "nothing is written yet");
+        report.results.position = 4096;
+        assert!(check_continuable(&list, &report).is_ok());
+        report.drive = "S1".to_owned();
+        assert!(check_continuable(&list, &report).is_err(), "two drives have the number");
     }
 }

@@ -221,11 +221,13 @@ impl BurnIn {
         (start + within, (QUICK_REGION - within).min(CHUNK))
     }
 
-    /// Checks that the drive has the pattern as far as it was written. For a burn-in that continues.
+    /// Checks that the drive has the pattern as far as it was written, at three places. For a burn-in that continues:
+    /// another drive may have come under the same name. At least one place must be free of known faults.
     pub fn check_unchanged(&self, target: &dyn BurnInTarget) -> Result<(), BurnInError> {
         let written =
             if self.phase == BurnInPhase::Write { self.position } else { self.pass_length() };
         let mut buffer = Buffer::new(CHUNK);
+        let mut is_known = written == 0;
         for position in [0, written / 2 / CHUNK * CHUNK, written - written.min(CHUNK)] {
             let (offset, length) = self.chunk_at(position);
             let length = length.min(written - position);
@@ -241,8 +243,9 @@ impl BurnIn {
             if !is_same {
                 return Err(BurnInError::Changed { offset });
             }
+            is_known = true;
         }
-        Ok(())
+        if is_known { Ok(()) } else { Err(BurnInError::Changed { offset: 0 }) }
     }
 
     /// Runs both passes from the present position on.

@@ -8,6 +8,8 @@
 //! ```
 //!
 //! The words do not compress, so that a drive that compresses has to store them.
+//!
+//! Learnt from: nothing else; only a burn-in writes and reads this pattern.
 
 use super::{Fault, FaultKind};
 

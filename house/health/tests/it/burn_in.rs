@@ -204,6 +204,11 @@ fn interrupted_burn_in_continues() {
     drive.bytes.borrow_mut()[0] ^= 1;
     assert!(matches!(state.check_unchanged(&drive), Err(BurnInError::Changed { offset: 0 })));
     drive.bytes.borrow_mut()[0] ^= 1;
+    // nothing is known of a drive whose every place is faulty
+    let mut faulty = state.clone();
+    let kind = FaultKind::Lost;
+    faulty.faults.push(health::Fault { offset: 0, length: 16 * MIB, kind });
+    assert!(faulty.check_unchanged(&drive).is_err());
     assert_eq!(state.run(&drive, &mut StopAfter::never()), BurnInEnd::Done);
     assert_eq!((state.write.bytes, state.read.bytes), (16 * MIB, 16 * MIB));
     assert_eq!(state.verdict().grade, Grade::Ok);
