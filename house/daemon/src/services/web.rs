@@ -1,5 +1,6 @@
 //! The service of the API and the dashboard on TCP. A program shows a token of the daemon, which is in a file of the
-//! state directory: with that of `token` it has the rights of the daemon's own user, with that of `token-look` it only looks. A browser shows the dashboard,
+//! state directory. With that of `token` it has the rights of the daemon's own user, with that of `token-look` it
+//! looks. A browser shows the dashboard,
 //! which serves nothing until a password is set.
 
 use std::collections::BTreeMap;
