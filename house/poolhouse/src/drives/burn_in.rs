@@ -31,6 +31,7 @@ Examples:
   poolhouse jobs cancel 7                                   interrupts job 7
   poolhouse drives burn-in --continue sdb                   goes on from there"
 )]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct BurnInArgs {
     /// Show the newest burn-in of the drive, and start none
     #[arg(long, conflicts_with_all = ["quick", "yes", "force", "resume", "wait"])]
