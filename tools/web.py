@@ -205,7 +205,8 @@ def pages_of(nas):
         "datasets": "/datasets", "dataset": "/datasets/tank%2Fphotos",
         "files": "/datasets/tank%2Fphotos/files?at=monday&path=", "shares": "/shares", "copies": "/copies",
         "alerts": "/alerts", "users": "/users", "account": "/account", "totp": "/account/totp",
-        "new-pool": f"/new-pool?{chosen}", "login": "/login",
+        "new-pool": f"/new-pool?{chosen}", "login": "/login", "imports": "/imports",
+        "add": f"/pools/tank/add?{chosen}", "burn-in": f"/do/burn-in?drive={nas.drives[23].name}",
     }
 
 
@@ -229,6 +230,13 @@ def run_actions(nas):
     nas.wait_for("/shares", "tank/photos")
     nas.act("unshare", protocol="nfs", name="tank/photos")
     nas.act("export", pool="fresh")
+    found = f"/imports?dir={urllib.parse.quote(str(nas.place), safe='')}"
+    nas.wait_for(found, "pool=fresh")
+    guid = re.search(r"pool=fresh&amp;guid=(\d+)", nas.request("GET", found)[1]).group(1)
+    nas.act("import", pool="fresh", guid=guid, dir=str(nas.place))
+    nas.wait_for("/", "fresh")
+    nas.act("set-property", dataset="tank/photos", property="quota", value="1G")
+    nas.act("inherit-property", dataset="tank/photos", property="quota")
     history = nas.run("zpool", "history", "tank", "archive")
     for command in ("zpool scrub tank", "zfs snapshot tank/photos@by-web", f"zpool replace archive {old} {new}"):
         if command not in history:

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use health::{Attribute, BayMap, Sample, SelfTest, SelfTestKind, Verdict};
+use health::{Attribute, BayMap, BurnIn, BurnInVerdict, Sample, SelfTest, SelfTestKind, Verdict};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -28,6 +28,34 @@ pub struct DriveList {
     pub bays: BayMap,
     /// Whether all drives have been looked at since the daemon started.
     pub is_complete: bool,
+    /// An estimate of the power that they take.
+    #[serde(default)]
+    pub power: DrivePower,
+}
+
+/// An estimate of the power that drives take, by their kinds and states.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrivePower {
+    /// Milliwatts of all drives.
+    pub milliwatts: u64,
+    /// The drives that sleep.
+    pub asleep: usize,
+    /// The cost of a year in this state, in the currency of `health.kilowatt_hour`; none: no price is set.
+    pub cost_of_year: Option<u64>,
+}
+
+impl DrivePower {
+    /// A sentence: "The drives take about 33 W, 87 a year; 2 sleep."
+    pub fn sentence(&self) -> String {
+        let watts = self.milliwatts.div_ceil(1000);
+        let cost = self.cost_of_year.map(|cost| format!(", which costs {cost} a year"));
+        let asleep = match self.asleep {
+            0 => String::new(),
+            1 => "; 1 sleeps".to_owned(),
+            count => format!("; {count} sleep"),
+        };
+        format!("The drives take about {watts} W{}{asleep} (estimated).", cost.unwrap_or_default())
+    }
 }
 
 /// A drive.
@@ -66,6 +94,9 @@ pub struct Drive {
     /// Whether the system itself uses the drive: a mounted file system, swap, or a device that is built on it.
     #[serde(default)]
     pub is_used_by_system: bool,
+    /// Whether a burn-in of the drive runs, which overwrites it.
+    #[serde(default)]
+    pub is_in_burn_in: bool,
     /// The verdict.
     pub verdict: Verdict,
     /// The newest self-test.
@@ -75,9 +106,9 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// Whether neither a pool nor the system uses the drive.
+    /// Whether neither a pool nor the system nor a burn-in uses the drive.
     pub fn is_free(&self) -> bool {
-        self.place.is_none() && !self.is_used_by_system
+        self.place.is_none() && !self.is_used_by_system && !self.is_in_burn_in
     }
 
     /// The name that stays with the drive: its serial number, or the kernel's name.
@@ -136,6 +167,9 @@ pub struct DriveDetails {
     pub drive: Drive,
     /// The samples of its counters, the oldest first.
     pub samples: Vec<Sample>,
+    /// The newest burn-in.
+    #[serde(default)]
+    pub burn_in: Option<BurnInReport>,
 }
 
 /// Looks at all drives now. Sleeping drives stay asleep.
@@ -225,4 +259,96 @@ pub enum LocateMethod {
     ActivityLight,
     /// None: it was switched off.
     Off,
+}
+
+/// Starts a burn-in of a drive, as a job: a pattern is written over all of it, read back and compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BurnInDrive {
+    /// The serial number, name, path, WWN or by-id name.
+    pub drive: String,
+    /// Its serial number, or its name if it has none: all data of the drive are lost.
+    pub confirm: String,
+    /// Test a sample of regions, 1 GiB in all.
+    #[serde(default)]
+    pub quick: bool,
+    /// Overwrite a drive with the labels of a pool or with a file system as well.
+    #[serde(default)]
+    pub force: bool,
+    /// Continue the burn-in that was cancelled.
+    #[serde(default)]
+    pub resume: bool,
+}
+
+impl Call for BurnInDrive {
+    type Answer = BurnInReport;
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/drives/{drive}/burn-in";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("burn in drive {}", self.drive)
+    }
+}
+
+/// Shows the newest burn-in of a drive: its progress, or its results.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GetBurnIn {
+    /// The serial number, name, path, WWN or by-id name.
+    pub drive: String,
+}
+
+impl Call for GetBurnIn {
+    type Answer = BurnInReport;
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/drives/{drive}/burn-in";
+    const CHANGES: bool = false;
+}
+
+/// A burn-in of a drive.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BurnInReport {
+    /// The serial number, or the kernel's name of a drive without one.
+    pub drive: String,
+    /// The model.
+    pub model: Option<String>,
+    /// Whether it runs, and how it ended.
+    pub state: BurnInState,
+    /// The number of the newest job.
+    pub job: u64,
+    /// The user that started it.
+    pub uid: u32,
+    /// When it started, in seconds since 1970.
+    pub started: u64,
+    /// When it ended, in seconds since 1970.
+    pub finished: Option<u64>,
+    /// The progress and the results.
+    pub results: BurnIn,
+    /// The verdict of the results.
+    pub verdict: BurnInVerdict,
+    /// The reason why it stopped.
+    pub note: Option<String>,
+}
+
+impl BurnInReport {
+    /// The seconds that it still takes at its speed so far; none before the first request.
+    pub fn seconds_left(&self) -> Option<u64> {
+        let results = &self.results;
+        let spent = u128::from(results.write.nanoseconds) + u128::from(results.read.nanoseconds);
+        let done = u128::from(results.write.bytes) + u128::from(results.read.bytes);
+        let left = u128::from(2 * results.pass_length() - results.bytes_done());
+        u64::try_from((left * spent).checked_div(done)? / 1_000_000_000).ok()
+    }
+}
+
+/// The state of a burn-in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BurnInState {
+    /// It runs. After a restart of the daemon it continues.
+    Running,
+    /// It was cancelled, or could not continue.
+    #[default]
+    Stopped,
+    /// It ended with a verdict.
+    Done,
 }

@@ -68,6 +68,40 @@ impl Call for RestoreFile {
     }
 }
 
+/// Restores a folder of a snapshot beside the present one, as a job, with all that is in it. Nothing is overwritten.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RestoreFolder {
+    /// `FS@NAME`.
+    pub snapshot: String,
+    /// The folder, from the root of the file system on; empty: the root.
+    #[serde(default)]
+    pub path: String,
+}
+
+impl Call for RestoreFolder {
+    type Answer = StartedRestore;
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/files/restore-folder";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("restore '{}' of '{}'", self.path, self.snapshot)
+    }
+
+    fn changed_pools(&self, _: &StartedRestore) -> Vec<String> {
+        vec![pool_of(&self.snapshot).to_owned()]
+    }
+}
+
+/// A restore that runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartedRestore {
+    /// The number of its job.
+    pub job: u64,
+    /// The path of the restored folder in its file system, once the job has ended.
+    pub path: String,
+}
+
 /// The name of a restored file: the snapshot stands before its extension, as in `letter (monday).txt`.
 pub fn restored_name(name: &str, snapshot: &str) -> String {
     let snapshot = snapshot.split_once('@').map_or(snapshot, |(_, name)| name);

@@ -59,12 +59,13 @@ pub use dataset::{
 };
 pub use diff::{FileChange, ListFileChanges};
 pub use drive::{
-    CheckDrives, Drive, DriveDetails, DriveList, DrivePlace, GetDrive, ListDrives, LocateDrive,
-    LocateMethod, NoteDrive, TestDrive,
+    BurnInDrive, BurnInReport, BurnInState, CheckDrives, Drive, DriveDetails, DriveList,
+    DrivePlace, DrivePower, GetBurnIn, GetDrive, ListDrives, LocateDrive, LocateMethod, NoteDrive,
+    TestDrive,
 };
 pub use event::{Event, EventPage, EventRecord, ListEvents};
 pub use fans::{CalibrateFan, FanStatus, GetFans};
-pub use file::{FileEntry, ListFiles, RestoreFile, restored_name};
+pub use file::{FileEntry, ListFiles, RestoreFile, RestoreFolder, StartedRestore, restored_name};
 pub use hold::{Hold, ListHolds, PlaceHold, ReleaseHold};
 pub use job::{CancelJob, Job, JobProgress, JobState, ListJobs};
 pub use key::{ChangeKey, InheritKey, LoadKey, Secret, UnloadKey};

@@ -3,7 +3,8 @@
 //! The kernel gives the user at the other end of a Unix socket (`SO_PEERCRED`). As with OpenZFS
 //! every local user may list pools and datasets and read their status; changes and secrets are for
 //! root and for the user of the daemon. `zfs allow` opens calls to others (`pools::permissions`).
-//! On TCP a client shows a token, and has the rights of the daemon's own user.
+//! On TCP a client shows a token: that of the file `token` has the rights of the daemon's own user, that of the file
+//! `token-look` lists and shows what every local user may see, and changes nothing.
 
 use api::Call;
 use axum::http::{HeaderMap, header};
@@ -15,6 +16,8 @@ use crate::{Error, Result, StateDir, state_file};
 
 /// The user id of root.
 const ROOT: u32 = 0;
+/// The user id of a client that is no user of this machine.
+const NOBODY: u32 = 65_534;
 
 /// The user at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub(crate) struct Peer {
     pub(crate) pid: Option<i32>,
     /// Whether it is root or the daemon's own user.
     pub(crate) is_owner: bool,
+    /// Whether it may change nothing, whatever `zfs allow` gives to everyone.
+    pub(crate) is_read_only: bool,
 }
 
 impl Peer {
@@ -38,33 +43,50 @@ impl Peer {
     /// A user of this machine, in the group of the same number.
     pub(crate) fn from_uid(uid: u32) -> Self {
         let own = rustix::process::geteuid().as_raw();
-        Self { uid, gid: uid, pid: None, is_owner: uid == ROOT || uid == own }
+        let is_owner = uid == ROOT || uid == own;
+        Self { uid, gid: uid, pid: None, is_owner, is_read_only: false }
+    }
+
+    /// A client with the token that only looks.
+    fn reader() -> Self {
+        Self { uid: NOBODY, gid: NOBODY, pid: None, is_owner: false, is_read_only: true }
     }
 
     /// Refuses a call that this user may not make, in the words of zfs(8) and zpool(8).
     pub(crate) fn check<C: Call>(self, call: &C) -> Result<()> {
-        if self.is_owner || !C::OWNER_ONLY {
+        let is_refused = self.is_read_only && C::CHANGES;
+        if self.is_owner || !C::OWNER_ONLY && !is_refused {
             return Ok(());
         }
         Err(Error::PermissionDenied { action: call.action() })
     }
 }
 
-/// The secret of clients on TCP: 64 hexadecimal digits.
-pub(crate) struct Token(String);
+/// The secrets of clients on TCP: 64 hexadecimal digits each.
+pub(crate) struct Token {
+    /// That of clients with all rights.
+    owner: String,
+    /// That of clients that only look.
+    reader: String,
+}
 
 impl Token {
-    /// Reads the token file of a daemon, or creates it.
+    /// Reads the token files of a daemon, or creates them.
     pub(crate) fn load_or_create(state_dir: &StateDir) -> Result<Self> {
-        state_file::load_or_create_secret(&state_dir.token()).map(Self)
+        let [owner, reader] = [state_dir.token(), state_dir.reader_token()]
+            .map(|path| state_file::load_or_create_secret(&path));
+        Ok(Self { owner: owner?, reader: reader? })
     }
 
-    /// The user of a request on TCP; nothing if it does not show the token.
+    /// The user of a request on TCP; nothing if it does not show a token.
     pub(crate) fn peer(&self, headers: &HeaderMap) -> Option<Peer> {
         let shown = headers.get(header::AUTHORIZATION)?.as_bytes().strip_prefix(b"Bearer ")?;
         // comparison in constant time: the time shows nothing about the token
-        let is_same = bool::from(shown.ct_eq(self.0.as_bytes()));
-        is_same.then(|| Peer::from_uid(rustix::process::geteuid().as_raw()))
+        let is_same = |token: &str| bool::from(shown.ct_eq(token.as_bytes()));
+        if is_same(&self.owner) {
+            return Some(Peer::from_uid(rustix::process::geteuid().as_raw()));
+        }
+        is_same(&self.reader).then(Peer::reader)
     }
 }
 
@@ -90,13 +112,22 @@ mod tests {
         let state_dir = StateDir::from_dir(&dir).unwrap();
         state_dir.create_dirs().unwrap();
         let token = Token::load_or_create(&state_dir).unwrap();
-        assert_eq!(Token::load_or_create(&state_dir).unwrap().0, token.0);
+        assert_eq!(Token::load_or_create(&state_dir).unwrap().owner, token.owner);
         let shows = |text: &str| {
             let value = HeaderValue::from_str(text).unwrap();
-            token.peer(&HeaderMap::from_iter([(header::AUTHORIZATION, value)])).is_some()
+            token.peer(&HeaderMap::from_iter([(header::AUTHORIZATION, value)]))
         };
-        assert!(shows(&format!("Bearer {}", token.0)));
-        assert!(!shows(&token.0) && !shows("Bearer ") && !shows(&format!("Bearer {}0", token.0)));
+        let owner = &token.owner;
+        assert!(shows(&format!("Bearer {owner}")).is_some_and(|peer| peer.is_owner));
+        for wrong in [owner.clone(), "Bearer ".to_owned(), format!("Bearer {owner}0")] {
+            assert!(shows(&wrong).is_none());
+        }
+        let reader = shows(&format!("Bearer {}", token.reader)).unwrap();
+        assert!(reader.check(&ListPools { names: Vec::new() }).is_ok());
+        assert!(
+            reader.check(&FindImportablePools { paths: Vec::new(), destroyed: false }).is_err()
+        );
+        assert!(reader.is_read_only && !reader.is_owner);
         assert!(token.peer(&HeaderMap::new()).is_none());
         std::fs::write(state_dir.token(), "short").unwrap();
         assert!(Token::load_or_create(&state_dir).is_err());
@@ -105,7 +136,7 @@ mod tests {
 
     #[test]
     fn other_users_may_only_read() {
-        let peer = |uid, is_owner| Peer { uid, gid: uid, pid: None, is_owner };
+        let peer = |uid, is_owner| Peer { uid, gid: uid, pid: None, is_owner, is_read_only: false };
         let (owner, other) = (peer(0, true), peer(1000, false));
         let list = ListPools { names: Vec::new() };
         let snapshot = CreateSnapshots {

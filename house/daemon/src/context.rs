@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::config::ConfigStore;
-use crate::drives::DriveMonitor;
+use crate::drives::{DriveMonitor, PowerMonitor};
 use crate::events::Events;
 use crate::fans::FanMonitor;
 use crate::jobs::Jobs;
@@ -26,6 +26,7 @@ pub(crate) struct Context {
     pub(crate) events: Arc<Events>,
     pub(crate) config: ConfigStore,
     pub(crate) drives: DriveMonitor,
+    pub(crate) power: PowerMonitor,
     pub(crate) ups: UpsMonitor,
     pub(crate) fans: FanMonitor,
     pub(crate) overview: OverviewCache,
@@ -72,6 +73,7 @@ impl Context {
             events,
             config,
             drives,
+            power: PowerMonitor::default(),
             ups,
             fans,
             overview,

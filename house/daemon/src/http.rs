@@ -258,15 +258,14 @@ mod tests {
     #[test]
     fn a_user_cannot_take_all_connections() {
         let connections = Connections::default();
-        let other = Peer { uid: 1000, gid: 1000, pid: None, is_owner: false };
+        let peer = |uid, is_owner| Peer { is_owner, ..Peer::from_uid(uid) };
+        let other = peer(1000, false);
         let mut open: Vec<_> =
             (0..MAX_CONNECTIONS).filter_map(|_| connections.open(other)).collect();
         assert_eq!(open.len(), MAX_CONNECTIONS);
         assert!(connections.open(other).is_none());
-        assert!(
-            connections.open(Peer { uid: 1001, gid: 1001, pid: None, is_owner: false }).is_some()
-        );
-        assert!(connections.open(Peer { uid: 0, gid: 0, pid: None, is_owner: true }).is_some());
+        assert!(connections.open(peer(1001, false)).is_some());
+        assert!(connections.open(peer(0, true)).is_some());
         open.pop();
         assert!(connections.open(other).is_some());
     }

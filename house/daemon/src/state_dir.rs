@@ -153,6 +153,11 @@ impl StateDir {
         self.persistent_dir.join("drives")
     }
 
+    /// The burn-ins of drives.
+    pub(crate) fn burn_ins(&self) -> PathBuf {
+        self.persistent_dir.join("burn-in")
+    }
+
     /// The store of alerts.
     pub(crate) fn alerts(&self) -> PathBuf {
         self.persistent_dir.join("alerts.json")
@@ -223,6 +228,11 @@ impl StateDir {
     /// The token of the API on TCP.
     pub(crate) fn token(&self) -> PathBuf {
         self.persistent_dir.join("token")
+    }
+
+    /// The token of clients on TCP that only look.
+    pub(crate) fn reader_token(&self) -> PathBuf {
+        self.persistent_dir.join("token-look")
     }
 
     /// Whether the user of this process may start a daemon there.

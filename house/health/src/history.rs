@@ -165,18 +165,23 @@ impl HistoryStore {
         replace(&path, &bytes).map_err(failed)
     }
 
-    /// The file of a drive. Serial numbers come from drives: only letters and digits of them stand for
-    /// themselves.
     fn path(&self, drive: &str) -> PathBuf {
-        let mut name = String::new();
-        for byte in drive.bytes().take(100) {
-            match byte {
-                b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' => name.push(char::from(byte)),
-                other => name.push_str(&format!("_{other:02x}")),
-            }
-        }
-        self.dir.join(format!("{name}.json"))
+        self.dir.join(drive_file_name(drive))
     }
+}
+
+/// The name of the file about a drive. Serial numbers come from drives: only letters and digits of them stand for
+/// themselves.
+pub fn drive_file_name(drive: &str) -> String {
+    let mut name = String::new();
+    for byte in drive.bytes().take(100) {
+        match byte {
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' => name.push(char::from(byte)),
+            other => name.push_str(&format!("_{other:02x}")),
+        }
+    }
+    name.push_str(".json");
+    name
 }
 
 fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {

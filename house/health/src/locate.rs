@@ -1,4 +1,4 @@
-//! Finding a drive in its case: by the locate light of its slot, or by its activity light.
+//! Finding a drive in its case: by the locate light of its slot, or by its activity light. And waking a drive.
 //!
 //! ```text
 //! /sys/block/sda/device/enclosure_device:Slot 04/locate    1: the light of the slot is on (SES, SGPIO)
@@ -62,6 +62,18 @@ pub fn blink_activity(drive: &Path, is_over: impl Fn() -> bool) -> io::Result<()
         }
     }
     Ok(())
+}
+
+/// Wakes a drive by a read, and returns once it turns. The place changes, so that no cache of the drive answers.
+pub fn wake_drive(drive: &Path, place: u64) -> io::Result<()> {
+    let (file, size) = open_past_cache(drive)?;
+    let mut buffer = vec![0; 2 * ALIGNMENT];
+    let start = buffer.as_ptr().align_offset(ALIGNMENT);
+    let Some(aligned) = buffer.get_mut(start..).and_then(|rest| rest.get_mut(..ALIGNMENT)) else {
+        return Err(io::Error::other("no aligned memory"));
+    };
+    let blocks = (size / ALIGNMENT as u64).max(1);
+    file.read_exact_at(aligned, place % blocks * ALIGNMENT as u64)
 }
 
 /// Opens a drive so that reads reach it, and returns its size in bytes.

@@ -166,6 +166,12 @@ impl Smartctl {
         if status & (NOT_READ | 0b100) == 0 { Ok(()) } else { Err(failure(&json)) }
     }
 
+    /// Sends an ATA drive to standby at once (STANDBY IMMEDIATE): it stops to turn until its next request.
+    pub fn send_to_standby(&self, drive: &BlockDevice) -> Result<(), SmartctlError> {
+        let (status, json) = self.run(&["--json", "-s", "standby,now"], drive)?;
+        if status & (NOT_READ | 0b100) == 0 { Ok(()) } else { Err(failure(&json)) }
+    }
+
     /// Runs smartctl for a drive. Returns its exit status and its JSON.
     fn run(&self, options: &[&str], drive: &BlockDevice) -> Result<(i32, Value), SmartctlError> {
         let timed_out = || SmartctlError::TimedOut { seconds: self.time_limit.as_secs() };

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use api::{ListFiles, RestoreFile};
+use api::{ListFiles, RestoreFile, RestoreFolder};
 use units::human_bytes;
 
 use crate::daemon::DaemonArgs;
@@ -12,14 +12,12 @@ use crate::{print, time};
 
 /// List files in snapshots, and restore them
 #[derive(clap::Args, Debug)]
-#[command(
-    after_help = "The file system need not be mounted. Whole folders are copied from .zfs/snapshot below its
-directory.
+#[command(after_help = "The file system need not be mounted.
 
 Examples:
   poolhouse files list tank/photos@monday /2026
-  poolhouse files restore tank/photos@monday /2026/beach.jpg"
-)]
+  poolhouse files restore tank/photos@monday /2026/beach.jpg
+  poolhouse files restore -r tank/photos@monday /2026")]
 pub(crate) struct Files {
     #[command(flatten)]
     daemon: DaemonArgs,
@@ -31,7 +29,7 @@ pub(crate) struct Files {
 enum Command {
     /// List a folder of a snapshot or file system
     List(ListArgs),
-    /// Restore a file of a snapshot beside the present one
+    /// Restore a file or folder of a snapshot beside the present one
     Restore(RestoreArgs),
 }
 
@@ -49,19 +47,24 @@ struct ListArgs {
     path: String,
 }
 
-/// Restore a file of a snapshot beside the present one
+/// Restore a file or folder of a snapshot beside the present one
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "The copy has the owner, permissions, times and extended attributes of the file, and a name
-with the snapshot: `beach (monday).jpg`. No file is overwritten.
+    after_help = "The copy has the owner, permissions, times and extended attributes, and a name with the
+snapshot: `beach (monday).jpg`. No file is overwritten. A folder is restored by a job;
+until it ends the name ends in `.partial`.
 
-Example:
-  poolhouse files restore tank/photos@monday /2026/beach.jpg"
+Examples:
+  poolhouse files restore tank/photos@monday /2026/beach.jpg
+  poolhouse files restore -r tank/photos@monday /2026"
 )]
 struct RestoreArgs {
+    /// A folder with all that is in it
+    #[arg(short = 'r', long)]
+    recursive: bool,
     /// FS@SNAPSHOT
     snapshot: String,
-    /// The file, from the root of the file system on
+    /// The file or folder, from the root of the file system on
     path: String,
 }
 
@@ -96,6 +99,17 @@ impl Files {
     }
 
     fn restore(&self, args: &RestoreArgs) -> CommandResult {
+        if args.recursive {
+            let call = RestoreFolder { snapshot: args.snapshot.clone(), path: args.path.clone() };
+            let started = self.daemon.request(&call)?;
+            if self.daemon.json {
+                print::json(&started)?;
+            } else {
+                let path = escape_control(&started.path);
+                print::line(&format!("job {} restores it to {path}", started.job))?;
+            }
+            return Ok(Outcome::Complete);
+        }
         let call = RestoreFile { snapshot: args.snapshot.clone(), path: args.path.clone() };
         let path = self.daemon.request(&call)?;
         if self.daemon.json {

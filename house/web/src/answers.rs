@@ -67,6 +67,15 @@ impl Dashboard {
         Ok(Shown { value: reply.value, age })
     }
 
+    /// Makes a call whose answer is not shown: a check. Its answer is not stored.
+    pub(crate) async fn check<C: Call>(&self, call: &C) -> Result<(), String> {
+        let request = ApiRequest::new(call, "")?;
+        match tokio::time::timeout(PAGE_WAIT, tokio::spawn(self.backend.call(request))).await {
+            Ok(answered) => answered.map_err(|why| why.to_string())?.map(drop),
+            Err(_) => Err("A pool or a drive keeps the daemon waiting.".to_owned()),
+        }
+    }
+
     /// Makes a change. One that takes long goes on in the background, and the log has its error.
     pub(crate) async fn make_change(
         self: &Arc<Self>,

@@ -7,6 +7,7 @@
 //! time_limit = 60                  # seconds that one drive may take
 //! short_test_days = 7              # a short self-test of each drive that is awake; 0: none
 //! long_test_days = 60              # a long one; it takes up to a day, and stands for a short one
+//! kilowatt_hour = 0.30             # its price, for the estimated cost of the drives
 //!
 //! [[health.drives]]                # drives that Linux does not list, such as those behind a RAID controller
 //! path = "/dev/sda"
@@ -37,6 +38,9 @@ pub(crate) struct HealthConfig {
     short_test_days: u64,
     /// Days between two long self-tests of a drive; 0: none.
     long_test_days: u64,
+    /// The price of a kilowatt-hour in thousandths of the currency; 0: not known.
+    #[serde(deserialize_with = "thousandths")]
+    pub(super) kilowatt_hour: u64,
     /// Drives that are not in /sys/block.
     drives: Vec<ConfiguredDrive>,
 }
@@ -59,6 +63,7 @@ impl Default for HealthConfig {
             time_limit: time_limit.as_secs(),
             short_test_days: 0,
             long_test_days: 0,
+            kilowatt_hour: 0,
             drives: Vec::new(),
         }
     }
@@ -97,6 +102,16 @@ impl HealthConfig {
             }
         })
     }
+}
+
+/// A price as thousandths.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000000000")]
+fn thousandths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let price = f64::deserialize(deserializer)?;
+    if (0.0..=1_000_000.0).contains(&price) {
+        return Ok((price * 1000.0).round() as u64);
+    }
+    Err(serde::de::Error::custom("the price must be 0 to 1000000"))
 }
 
 fn at_least_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {

@@ -4,9 +4,11 @@
 //! and nothing else. All others read the last results from memory. Histories are in the folder
 //! `drives` of the state directory.
 
+pub(crate) mod burn_in;
 mod config;
 mod locate;
 mod placement;
+mod power;
 mod schedule;
 mod system_use;
 
@@ -14,8 +16,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use api::{
-    Drive, DriveDetails, DriveList, DrivePlace, LocateDrive, LocateMethod, NoteDrive, PoolReport,
-    TestDrive,
+    Drive, DriveDetails, DriveList, DrivePlace, DrivePower, LocateDrive, LocateMethod, NoteDrive,
+    PoolReport, TestDrive,
 };
 use health::{
     BayMap, BlockDevice, Counter, Evidence, History, HistoryStore, Host, HungDrives, Note,
@@ -23,7 +25,9 @@ use health::{
 };
 use parking_lot::{Condvar, Mutex};
 
+use burn_in::BurnIns;
 pub(crate) use config::HealthConfig;
+pub(crate) use power::{PowerConfig, PowerMonitor};
 
 use crate::events::unix_seconds;
 use crate::log::Log;
@@ -38,6 +42,8 @@ pub(crate) struct DriveMonitor {
     store: HistoryStore,
     hung: HungDrives,
     locator: Locator,
+    /// The burn-ins of drives.
+    pub(crate) burn_ins: BurnIns,
     log: Arc<Log>,
     state: Mutex<State>,
     /// Wakes the thread, and those that wait for a reading.
@@ -95,7 +101,8 @@ impl DriveMonitor {
         let store = HistoryStore::new(state_dir.drive_histories());
         let state = Mutex::new(State { requested: 1, ..State::default() });
         let (host, hung, locator) = <(Host, HungDrives, Locator)>::default();
-        Self { host, store, hung, locator, log, state, changed: Condvar::new() }
+        let burn_ins = BurnIns::load(state_dir.burn_ins(), Arc::clone(&log));
+        Self { host, store, hung, locator, burn_ins, log, state, changed: Condvar::new() }
     }
 
     /// Sets the configuration, and reads all drives if it changed.
@@ -223,6 +230,7 @@ impl DriveMonitor {
     pub(crate) fn list(&self, pools: &[PoolReport]) -> DriveList {
         let state = self.state.lock();
         let (watched, bays) = (state.drives.clone(), state.bays.clone());
+        let price = state.config.kilowatt_hour;
         let is_complete = state.done > 0;
         drop(state);
         let devices: Vec<_> = watched.iter().map(|it| it.device.clone()).collect();
@@ -230,6 +238,7 @@ impl DriveMonitor {
         let system = SystemUse::read();
         let describe = |it: &WatchedDrive| Drive {
             is_used_by_system: system.has(&it.device.name),
+            is_in_burn_in: self.burn_ins.is_running(it.id()),
             ..describe(it, places.remove(&it.device.name), &bays)
         };
         let mut drives: Vec<_> = watched.iter().map(describe).collect();
@@ -238,14 +247,47 @@ impl DriveMonitor {
             let bay = drive.serial.as_deref().and_then(|serial| bays.bay_of(serial));
             (bay.is_none(), bay)
         });
-        DriveList { drives, bays, is_complete }
+        let power = estimate_power(&drives, price);
+        DriveList { drives, bays, is_complete, power }
     }
 
     /// A drive of a list with its history.
     pub(crate) fn details(&self, list: &DriveList, name: &str) -> Result<DriveDetails> {
         let drive = find(list, name)?;
         let samples = self.watched(&drive.name)?.history.samples;
-        Ok(DriveDetails { drive, samples })
+        let burn_in = self.burn_ins.report(drive.id());
+        Ok(DriveDetails { drive, samples, burn_in })
+    }
+
+    /// Reads the SMART report of a drive now, for its verdict as well; none: it cannot be read.
+    pub(crate) fn read_report(&self, name: &str) -> Option<SmartReport> {
+        let mut watched = self.watched(name).ok()?;
+        let smartctl = self.state.lock().config.smartctl(&self.hung);
+        let Ok(Reading::Report(report)) = smartctl.read(&watched.device) else { return None };
+        self.take_report(&mut watched, (*report).clone());
+        let mut state = self.state.lock();
+        if let Some(slot) = state.drives.iter_mut().find(|it| it.device == watched.device) {
+            *slot = watched;
+        }
+        Some(*report)
+    }
+
+    /// Sends a drive to standby.
+    pub(crate) fn send_to_standby(&self, name: &str) -> Result<()> {
+        let device = self.watched(name)?.device;
+        let smartctl = self.state.lock().config.smartctl(&self.hung);
+        let sent = smartctl.send_to_standby(&device);
+        sent.map_err(|why| Error::refused_error(why.to_string()))?;
+        self.set_asleep(name, true);
+        Ok(())
+    }
+
+    /// Notes that a drive sleeps or not. The next look at it decides.
+    pub(crate) fn set_asleep(&self, name: &str, is_asleep: bool) {
+        let mut state = self.state.lock();
+        if let Some(watched) = state.drives.iter_mut().find(|it| it.device.name == name) {
+            watched.is_asleep = is_asleep;
+        }
     }
 
     fn watched(&self, name: &str) -> Result<WatchedDrive> {
@@ -317,7 +359,7 @@ impl DriveMonitor {
     }
 }
 
-fn find(list: &DriveList, name: &str) -> Result<Drive> {
+pub(crate) fn find(list: &DriveList, name: &str) -> Result<Drive> {
     let found = list.drives.iter().find(|drive| drive.matches(name));
     found.cloned().ok_or_else(|| no_such_drive(name))
 }
@@ -370,11 +412,23 @@ fn describe(watched: &WatchedDrive, place: Option<DrivePlace>, bays: &BayMap) ->
         bay: serial.as_deref().and_then(|serial| bays.bay_of(serial)).map(|bay| bay.to_string()),
         place,
         is_used_by_system: false,
+        is_in_burn_in: false,
         verdict,
         self_test: report.and_then(|it| it.self_test.clone()),
         attributes: report.map(|it| it.attributes.clone()).unwrap_or_default(),
         serial,
     }
+}
+
+/// The power of drives, by their kinds. The price of a kilowatt-hour is in thousandths.
+fn estimate_power(drives: &[Drive], price: u64) -> DrivePower {
+    let of = |drive: &Drive| health::estimated_milliwatts(&drive.kind, drive.is_asleep);
+    let milliwatts: u64 = drives.iter().map(of).sum();
+    // hours of a year, over milliwatts of a kilowatt and thousandths of the currency
+    let cost = u128::from(milliwatts) * u128::from(price) * 8766 / 1_000_000_000;
+    let cost_of_year = u64::try_from(cost).ok().filter(|_| price > 0);
+    let asleep = drives.iter().filter(|drive| drive.is_asleep).count();
+    DrivePower { milliwatts, asleep, cost_of_year }
 }
 
 fn kind(device: &BlockDevice, report: Option<&SmartReport>) -> &'static str {

@@ -18,8 +18,8 @@ const MAX_ENTRIES: usize = 20_000;
 /// The bytes that are copied at a time.
 const CHUNK: usize = 1 << 20;
 /// The names that are tried for a restored file.
-const MAX_NAMES: usize = 100;
-const CONTEXT: Context<'static> = Context::new(&Credentials::ROOT, DoorId::DAEMON);
+pub(super) const MAX_NAMES: usize = 100;
+pub(super) const CONTEXT: Context<'static> = Context::new(&Credentials::ROOT, DoorId::DAEMON);
 
 impl Pools {
     pub(crate) fn list_files(&self, call: &ListFiles) -> Result<Vec<FileEntry>> {
@@ -69,27 +69,33 @@ impl Pools {
     }
 }
 
-fn unreadable(dataset: &str, path: &str, why: &engine::files::Error) -> Error {
+pub(super) fn unreadable(dataset: &str, path: &str, why: &engine::files::Error) -> Error {
     Error::refused_error(format!("cannot read '{path}' of '{dataset}': {why}"))
 }
 
-fn find(reader: &FileSystemReader, dataset: &str, path: &str) -> Result<File> {
+pub(super) fn find(reader: &FileSystemReader, dataset: &str, path: &str) -> Result<File> {
     let found = reader.find(path.as_bytes()).map_err(|why| unreadable(dataset, path, &why))?;
     found.ok_or_else(|| Error::refused_error(format!("there is no '{path}' in '{dataset}'")))
 }
 
-/// Copies a file into a folder of the present file system. Returns the name, which no other file had.
-fn restore(fs: &PoolFileSystem, file: &File, dir: &str, name: &str) -> vfs::Result<String> {
+/// A folder of the present file system, by its path from the root on.
+pub(super) fn folder_of(fs: &PoolFileSystem, path: &str) -> vfs::Result<Ino> {
     let mut folder = fs.root()?;
-    for part in dir.split('/').filter(|part| !part.is_empty()) {
+    for part in path.split('/').filter(|part| !part.is_empty()) {
         folder = fs.lookup(&CONTEXT, folder, part.as_bytes())?.ino;
     }
+    Ok(folder)
+}
+
+/// Copies a file into a folder of the present file system. Returns the name, which no other file had.
+fn restore(fs: &PoolFileSystem, file: &File, dir: &str, name: &str) -> vfs::Result<String> {
+    let folder = folder_of(fs, dir)?;
     let stat = file.stat();
     let new = NewInode { mode: 0o600, umask: 0, ..NewInode::default() };
     let mode = OpenMode { read: true, write: true, ..OpenMode::default() };
     let opened = fs.create_tmpfile(&CONTEXT, folder, &new, mode)?;
     let ino = opened.attributes.ino;
-    copy_content(fs, file, &opened.file)?;
+    copy_content(fs, file, &opened.file, &mut |_| true)?;
     copy_access(fs, file, ino)?;
     let times = SetAttributes {
         atime: Some(SetTime::At(stat.atime)),
@@ -113,11 +119,13 @@ fn restore(fs: &PoolFileSystem, file: &File, dir: &str, name: &str) -> vfs::Resu
     Err(vfs::Error::Refused { reason: vfs::Reason::Exists })
 }
 
-/// Copies the bytes. Chunks of zeros stay holes.
-fn copy_content(
+/// Copies the bytes. Chunks of zeros stay holes. `goes_on` gets the bytes of each chunk; if it returns false, the copy
+/// ends early.
+pub(super) fn copy_content(
     fs: &PoolFileSystem,
     file: &File,
     into: &<PoolFileSystem as vfs::FileSystem>::File,
+    goes_on: &mut dyn FnMut(u64) -> bool,
 ) -> vfs::Result<()> {
     let content = file.content();
     let mut chunk = vec![0; CHUNK];
@@ -129,13 +137,16 @@ fn copy_content(
             fs.write(&CONTEXT, into, WriteOffset::At(at), bytes)?;
         }
         at += units::to_u64(count);
+        if !goes_on(units::to_u64(count)) {
+            return Ok(());
+        }
     }
     fs.truncate(&CONTEXT, into, content.size())
 }
 
 /// Copies owner, permissions, ACLs and extended attributes. The owner comes before the permissions, since a change of
 /// the owner clears set-ID bits.
-fn copy_access(fs: &PoolFileSystem, file: &File, ino: Ino) -> vfs::Result<()> {
+pub(super) fn copy_access(fs: &PoolFileSystem, file: &File, ino: Ino) -> vfs::Result<()> {
     let stat = file.stat();
     let owner =
         SetAttributes { uid: Some(stat.uid), gid: Some(stat.gid), ..SetAttributes::default() };

@@ -11,6 +11,7 @@ mod diff;
 mod files;
 mod filesystem_upgrade;
 pub(crate) mod filesystems;
+mod folder_restore;
 mod holds;
 mod import;
 mod importable;

@@ -9,11 +9,14 @@ use std::time::{Duration, Instant};
 
 use api::{
     CreateFilesystem, CreatePool, DestroyDatasets, Event, JobState, ListFiles, MountOverrides,
-    Mounting, PolicyRun, RenameDataset, RestoreFile, RollbackDataset, VdevLayout, VdevRole,
+    Mounting, PolicyRun, RenameDataset, RestoreFile, RestoreFolder, RollbackDataset, VdevLayout,
+    VdevRole,
 };
 use engine::pool::Rewind;
 use posix::access::OpenMode;
-use posix::{Credentials, NewInode, SetAttributes, WriteOffset, XattrMode};
+use posix::{
+    Credentials, FileType, NewInode, SetAttributes, SetTime, Time, WriteOffset, XattrMode,
+};
 use vfs::{FileOffset, FileSystem as _, SharedFileSystem as _};
 
 use super::filesystems::Door;
@@ -427,6 +430,57 @@ fn files_are_restored_beside_present_ones() {
     assert_eq!(tag.as_deref(), Some(&b"blue"[..]));
     let missing = RestoreFile { path: "/none".to_owned(), ..call };
     assert!(home.pools.restore_file(&missing).unwrap_err().to_string().contains("there is no"));
+    drop(server);
+    home.pools.export_pool("tank", false).unwrap();
+}
+
+#[test]
+fn folders_are_restored_beside_present_ones() {
+    let home = TestDaemon::new("restored-folder");
+    let pool = home.pools.pool("tank").unwrap();
+    create_unmounted(&pool, "tank/fs");
+    let server = InProcess::open(&home, "tank/fs");
+    let (fs, context) = (server.0.filesystem(), server.context());
+    let create = |dir, name: &str, kind, target: &[u8]| {
+        let new = NewInode { kind, mode: 0o640, target, ..NewInode::default() };
+        fs.create(&context, dir, name.as_bytes(), &new).unwrap().ino
+    };
+    let folder = create(fs.root_ino(), "album", FileType::Directory, b"");
+    let inner = create(folder, "2026", FileType::Directory, b"");
+    server.write("letter.txt", "before");
+    let letter = fs.lookup(&context, fs.root_ino(), b"letter.txt").unwrap().ino;
+    fs.link(&context, letter, folder, b"one").unwrap();
+    fs.link(&context, letter, inner, b"two").unwrap();
+    create(inner, "link", FileType::Symlink, b"../one");
+    let old = SetAttributes {
+        mode: Some(0o1750),
+        mtime: Some(SetTime::At(Time { seconds: 7, nanoseconds: 0 })),
+        ..SetAttributes::default()
+    };
+    fs.set_attributes(&context, inner, &old).unwrap();
+    pool.handle.create_snapshots(&["tank/fs@monday".to_owned()]).unwrap();
+    fs.unlink(&context, inner, b"two").unwrap();
+    let caller = Caller { peer: Peer::from_uid(0), cancel: Cancel::default() };
+    let call = RestoreFolder { snapshot: "tank/fs@monday".to_owned(), path: "/album".to_owned() };
+    for (number, name) in ["album (monday)", "album (monday) 2"].iter().enumerate() {
+        let started = home.pools.restore_folder(&call, &caller).unwrap();
+        assert_eq!(started.path, format!("/{name}"));
+        let state = || home.context.jobs.list()[number].clone();
+        let end = Instant::now() + Duration::from_mins(1);
+        while state().state == JobState::Running && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(state().state, JobState::Finished, "{:?}", state().log);
+        assert!(state().log[0].starts_with("4 names were restored"), "{:?}", state().log);
+    }
+    let find = |dir, name: &str| fs.lookup(&context, dir, name.as_bytes()).unwrap();
+    let restored = find(fs.root_ino(), "album (monday)").ino;
+    let year = find(restored, "2026");
+    assert_eq!((year.mode & 0o7777, year.mtime.seconds), (0o1750, 7));
+    let (one, two) = (find(restored, "one"), find(year.ino, "two"));
+    assert_eq!((one.ino, one.nlink, one.size), (two.ino, 2, 6));
+    assert_eq!(fs.read_link(&context, find(year.ino, "link").ino).unwrap(), b"../one");
+    assert!(fs.lookup(&context, inner, b"two").is_err(), "the present folder stays");
     drop(server);
     home.pools.export_pool("tank", false).unwrap();
 }

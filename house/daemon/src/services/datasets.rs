@@ -7,7 +7,7 @@ use api::{
     CreateSnapshots, CreateVolume, DestroyDatasets, GetDeleteQueue, GetPermissions,
     InheritProperty, ListDatasets, ListFileChanges, ListFiles, ListHolds, ListOwnerUsage,
     PlaceHold, PlanSend, PromoteClone, ReceiveStream, ReleaseHold, RemovePermissions,
-    RenameDataset, Reply, RestoreFile, RollbackDataset, SendStream, SetProperties,
+    RenameDataset, Reply, RestoreFile, RestoreFolder, RollbackDataset, SendStream, SetProperties,
     UpgradeFilesystem,
 };
 
@@ -76,6 +76,8 @@ impl DatasetService {
         router.add(move |call: &ListFiles, _| pools.list_files(call));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &RestoreFile, _| pools.restore_file(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &RestoreFolder, caller| pools.restore_folder(call, caller));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &PlaceHold, _| pools.place_hold(call));
         let pools = Arc::clone(&self.pools);

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::thread::Builder;
 
-use api::{CheckDrives, GetDrive, ListDrives, LocateDrive, NoteDrive, TestDrive};
+use api::{
+    BurnInDrive, CheckDrives, GetBurnIn, GetDrive, ListDrives, LocateDrive, NoteDrive, TestDrive,
+};
 
 use super::Service;
 use crate::config::Config;
 use crate::context::Context;
-use crate::drives::HealthConfig;
+use crate::drives::{HealthConfig, burn_in};
 use crate::router::Router;
 use crate::{Error, Result};
 
@@ -49,14 +51,23 @@ impl Service for HealthService {
         router.add(move |call: &NoteDrive, _| {
             context.drives.note(call, &context.overview.latest().pools)
         });
+        let context = Arc::clone(&self.context);
+        router
+            .add(move |call: &BurnInDrive, caller| burn_in::start(&context, call, caller.peer.uid));
+        let context = Arc::clone(&self.context);
+        router.add(move |call: &GetBurnIn, _| burn_in::report(&context, &call.drive));
     }
 
     fn start(&self, context: &Arc<Context>) -> Result<()> {
         self.configure(&context.config.current())?;
-        let context = Arc::clone(context);
+        let no_thread = |why| Error::refused_error(format!("no thread: {why}"));
+        let monitor = Arc::clone(context);
         let thread = Builder::new().name("drive health".to_owned());
-        let spawned = thread.spawn(move || context.drives.run());
-        spawned.map(drop).map_err(|why| Error::refused_error(format!("no thread: {why}")))
+        thread.spawn(move || monitor.drives.run()).map_err(no_thread)?;
+        let context = Arc::clone(context);
+        let thread = Builder::new().name("burn-in restart".to_owned());
+        thread.spawn(move || burn_in::continue_all(&context)).map_err(no_thread)?;
+        Ok(())
     }
 
     fn configure(&self, config: &Config) -> Result<()> {
@@ -66,5 +77,6 @@ impl Service for HealthService {
 
     fn stop(&self) {
         self.context.drives.stop();
+        self.context.drives.burn_ins.stop();
     }
 }

@@ -23,6 +23,7 @@ mod nfs;
 mod nvme;
 mod policies;
 mod pools;
+mod power;
 mod replicas;
 mod rewrites;
 mod shares;
@@ -47,7 +48,7 @@ pub(crate) use web::WebConfig;
 use crate::Result;
 use crate::config::{Config, Section, check_section};
 use crate::context::Context;
-use crate::drives::HealthConfig;
+use crate::drives::{HealthConfig, PowerConfig};
 use crate::events::ChangeOptions;
 use crate::policy::PolicyConfig;
 use crate::replica::ReplicaConfig;
@@ -140,6 +141,9 @@ const SERVICES: &[Registration] = &[
     Registration::new(|context| Arc::new(config::ConfigService::new(context))),
     Registration::with_section::<HealthConfig>("health", |context| {
         Arc::new(health::HealthService::new(context))
+    }),
+    Registration::with_section::<Vec<PowerConfig>>("power", |context| {
+        Arc::new(power::PowerService::new(context))
     }),
     Registration::with_section::<BayMap>("bays", |context| {
         Arc::new(bays::BayService::new(context))

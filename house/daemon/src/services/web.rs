@@ -1,5 +1,6 @@
-//! The service of the API and the dashboard on TCP. A program shows the token of the daemon, which is in the file
-//! `token` of the state directory, and has the rights of the daemon's own user. A browser shows the dashboard,
+//! The service of the API and the dashboard on TCP. A program shows a token of the daemon, which is in a file of the
+//! state directory. With that of `token` it has the rights of the daemon's own user, with that of `token-look` it
+//! looks. A browser shows the dashboard,
 //! which serves nothing until a password is set.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
 //! Drives as smartctl and the kernel describe them, and the verdicts on them.
 
+mod burn_in;
 mod history;
 mod inventory;
 mod locate;

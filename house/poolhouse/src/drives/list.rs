@@ -38,6 +38,7 @@ pub(super) fn run(list: &DriveList, daemon: &DaemonArgs) -> CommandResult {
         table.add_row(row(drive));
     }
     table.print(&mut io::stdout().lock())?;
+    print::line(&format!("\n{}", list.power.sentence()))?;
     let mut is_first = true;
     for drive in list.drives.iter().filter(|drive| drive.verdict.grade != Grade::Ok) {
         if std::mem::take(&mut is_first) {

@@ -119,7 +119,7 @@ mod tests {
             ..Drive::default()
         };
         let bays = BayMap { rows: vec![vec!["S1".to_owned(), String::new(), "S2".to_owned()]] };
-        let list = DriveList { drives: vec![drive], bays, is_complete: true };
+        let list = DriveList { drives: vec![drive], bays, ..DriveList::default() };
         let row = |view| {
             vec![["S1", "", "S2"].into_iter().map(|it| cell(&list, it, view)).collect::<Vec<_>>()]
         };

@@ -1,5 +1,6 @@
 //! `poolhouse drives`: the health of drives and the map of bays.
 
+mod burn_in;
 mod list;
 mod locate;
 mod map;
@@ -22,6 +23,7 @@ Examples:
   poolhouse drives list
   poolhouse drives show sda
   poolhouse drives locate sda
+  poolhouse drives burn-in sdb
   poolhouse drives map temp"
 )]
 pub(crate) struct Drives {
@@ -39,6 +41,8 @@ enum Command {
     Show(ShowArgs),
     /// Start a self-test of drives
     Test(TestArgs),
+    /// Test a new drive: overwrite all of it, read it back and compare
+    BurnIn(burn_in::BurnInArgs),
     /// Note the findings of drives: they count again when they get worse
     Note(NoteArgs),
     /// Let the lights of drives blink
@@ -110,6 +114,7 @@ impl Drives {
             Command::List(args) => list::run(&self.list(args.now)?, &self.daemon),
             Command::Show(args) => show::run(&args.drive, &self.daemon),
             Command::Test(args) => self.test(args),
+            Command::BurnIn(args) => burn_in::run(args, &self.list(false)?, &self.daemon),
             Command::Note(args) => self.note(args),
             Command::Locate(args) => locate::run(args, &self.daemon),
             Command::Learn(args) => locate::learn(args, &self.list(false)?, &self.daemon),

@@ -20,11 +20,15 @@ pub(super) fn run(name: &str, daemon: &DaemonArgs) -> CommandResult {
         print::json(&details)?;
         return Ok(Outcome::Complete);
     }
-    let DriveDetails { drive, samples } = &details;
+    let DriveDetails { drive, samples, burn_in } = &details;
     print_facts(drive)?;
     print_findings(drive)?;
     print_attributes(drive)?;
     print_samples(samples)?;
+    if let Some(report) = burn_in {
+        print::line("\nburn-in:")?;
+        super::burn_in::print_report(report)?;
+    }
     Ok(Outcome::Complete)
 }
 

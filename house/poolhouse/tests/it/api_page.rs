@@ -10,7 +10,8 @@ const INTRODUCTION: &str = "# The API
 
 Every command of `poolhouse` is a call of this API, on the daemon's Unix socket (`socket` in its state folder). With
 `poolhouse config set web.listen ADDRESS:PORT` the same calls are answered over HTTP, on other addresses than loopback
-over HTTPS, with the token in the state folder as `Authorization: Bearer TOKEN`. `GET /api/v1/openapi.json` describes
+over HTTPS, with a token as `Authorization: Bearer TOKEN`: that of the file `token` in the state folder has all rights,
+that of `token-look` makes the calls of *all users* that change nothing. `GET /api/v1/openapi.json` describes
 each field.
 
 ```text

@@ -1,12 +1,13 @@
 //! Actions on datasets, snapshots and files.
 
 use api::{
-    CloneSnapshot, CreateFilesystem, CreateSnapshots, DestroyDatasets, RestoreFile, RollbackDataset,
+    CloneSnapshot, CreateFilesystem, CreateSnapshots, DestroyDatasets, InheritProperty,
+    RestoreFile, RestoreFolder, RollbackDataset, SetProperties,
 };
 
 use super::Action;
 use crate::forms::Form;
-use crate::pages::{dataset_path, files_path};
+use crate::pages::{EDITABLE_PROPERTIES as EDITABLE, dataset_path, files_path};
 
 pub(super) fn find(name: &str, form: &Form) -> Result<Action, String> {
     match name {
@@ -15,6 +16,8 @@ pub(super) fn find(name: &str, form: &Form) -> Result<Action, String> {
         "rollback" => rollback(form),
         "clone" => clone(form),
         "restore" => restore(form),
+        "set-property" => set_property(form),
+        "inherit-property" => inherit_property(form),
         _ => create_filesystem(form),
     }
 }
@@ -93,9 +96,67 @@ fn create_filesystem(form: &Form) -> Result<Action, String> {
     Ok(action.administer().leads_to(dataset_path(name)))
 }
 
+/// The property of a form: one that the pages offer.
+fn offered_property(form: &Form) -> Result<&str, String> {
+    let property = form.required("property")?;
+    if EDITABLE.iter().any(|(name, _)| *name == property) {
+        return Ok(property);
+    }
+    Err(format!("The dashboard does not set {property}; see: poolhouse zfs set --help"))
+}
+
+fn set_property(form: &Form) -> Result<Action, String> {
+    let (dataset, property) = (form.required("dataset")?, offered_property(form)?);
+    let value = form.required("value")?;
+    let call = SetProperties {
+        names: vec![dataset.to_owned()],
+        properties: vec![(property.to_owned(), value.to_owned())],
+        keep_mounts: false,
+    };
+    let consequence = match property {
+        "sync" if value == "disabled" => {
+            "A power failure then costs the writes of the last seconds, also those that programs were told are safe."
+        }
+        "readonly" if value == "on" => "Programs can no longer write to it.",
+        "mountpoint" | "canmount" => {
+            "It is unmounted and mounted again if needed. Programs that use its files get errors."
+        }
+        _ => "Children that do not set it themselves inherit the value.",
+    };
+    let setting = format!("{property}={value}");
+    let title = format!("Set {setting} of {dataset}");
+    let action = Action::new(title, consequence, &call, &["zfs", "set", &setting, dataset])?;
+    Ok(action.administer().leads_to(dataset_path(dataset)))
+}
+
+fn inherit_property(form: &Form) -> Result<Action, String> {
+    let (dataset, property) = (form.required("dataset")?, offered_property(form)?);
+    let call = InheritProperty {
+        names: vec![dataset.to_owned()],
+        property: property.to_owned(),
+        recursive: false,
+        received: false,
+    };
+    let consequence = "Its value comes from the parent again, or is the default.";
+    let title = format!("Inherit {property} of {dataset}");
+    let action = Action::new(title, consequence, &call, &["zfs", "inherit", property, dataset])?;
+    Ok(action.administer().leads_to(dataset_path(dataset)))
+}
+
 fn restore(form: &Form) -> Result<Action, String> {
     let (snapshot, path) = (form.required("snapshot")?, form.required("path")?);
     let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+    if form.field("folder") == "1" {
+        let call = RestoreFolder { snapshot: snapshot.to_owned(), path: path.to_owned() };
+        let consequence = format!(
+            "A job copies the folder as it was in {snapshot}, with all that is in it, beside the present one, as \
+             \"{}\". Nothing is overwritten. Until the job ends, the name ends in .partial.",
+            api::restored_name(name, snapshot)
+        );
+        let command = ["files", "restore", "-r", snapshot, path];
+        let action = Action::new(format!("Restore {path}"), &consequence, &call, &command)?;
+        return Ok(action.administer().leads_to(files_path(head(snapshot), "", dir)));
+    }
     let call = RestoreFile { snapshot: snapshot.to_owned(), path: path.to_owned() };
     let consequence = format!(
         "The file as it was in {snapshot} is copied beside the present one, as \"{}\". No file is overwritten.",

@@ -1,6 +1,6 @@
 //! Actions on drives, alerts and jobs.
 
-use api::{AcknowledgeAlert, CancelJob, LocateDrive, NoteDrive, TestDrive};
+use api::{AcknowledgeAlert, BurnInDrive, CancelJob, LocateDrive, NoteDrive, TestDrive};
 use health::SelfTestKind;
 
 use super::Action;
@@ -15,6 +15,7 @@ pub(super) fn find(name: &str, form: &Form) -> Result<Action, String> {
         "note" => note_drive(form),
         "locate" => locate(form),
         "self-test" => self_test(form),
+        "burn-in" => burn_in(form),
         "acknowledge" => acknowledge(form),
         _ => cancel_job(form),
     }
@@ -54,6 +55,22 @@ fn self_test(form: &Form) -> Result<Action, String> {
     let call = TestDrive { drive: drive.to_owned(), kind };
     let title = format!("Start a self-test of drive {drive}");
     Ok(Action::new(title, consequence, &call, command)?.leads_to(drive_path(drive)))
+}
+
+fn burn_in(form: &Form) -> Result<Action, String> {
+    let drive = form.required("drive")?;
+    let call = BurnInDrive {
+        drive: drive.to_owned(),
+        confirm: drive.to_owned(),
+        quick: false,
+        force: false,
+        resume: false,
+    };
+    let consequence = "A pattern is written over the whole drive, read back and compared, which may take days. \
+                       All data on the drive are lost.";
+    let title = format!("Start a burn-in of drive {drive}");
+    let action = Action::new(title, consequence, &call, &["drives", "burn-in", "--yes", drive])?;
+    Ok(action.destroys(drive).leads_to(drive_path(drive)))
 }
 
 fn acknowledge(form: &Form) -> Result<Action, String> {

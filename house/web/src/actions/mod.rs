@@ -12,11 +12,14 @@ mod datasets;
 mod drives;
 mod pools;
 mod sharing;
+mod vdevs;
 
 use api::{Call, Role};
 
 use crate::ApiRequest;
 use crate::forms::Form;
+
+pub(crate) use vdevs::add_call;
 
 /// An action with its fields.
 pub(crate) struct Action {
@@ -73,9 +76,12 @@ pub(crate) fn find(name: &str, form: &Form) -> Result<Action, String> {
     match name {
         "scrub" | "clear" | "offline" | "online" | "replace" | "detach" | "export"
         | "create-pool" => pools::find(name, form),
+        "add-vdev" | "remove-vdev" | "import" => vdevs::find(name, form),
         "snapshot" | "destroy-snapshot" | "rollback" | "clone" | "create-filesystem"
-        | "restore" => datasets::find(name, form),
-        "note" | "locate" | "self-test" | "acknowledge" | "cancel-job" => drives::find(name, form),
+        | "restore" | "set-property" | "inherit-property" => datasets::find(name, form),
+        "note" | "locate" | "self-test" | "burn-in" | "acknowledge" | "cancel-job" => {
+            drives::find(name, form)
+        }
         "share" | "unshare" | "replicate" | "run-policies" | "remove-share-user"
         | "remove-user" | "invite" => sharing::find(name, form),
         _ => Err("There is no such action.".to_owned()),

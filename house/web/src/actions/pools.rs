@@ -1,14 +1,12 @@
 //! Actions on pools and their devices.
 
-use std::path::PathBuf;
-
 use api::{
     ClearPool, CreatePool, DetachDevice, ExportPool, OfflineDevice, OnlineDevice, ReplaceDevice,
-    ScrubPool, VdevLayout, VdevRole,
+    ScrubPool,
 };
-use planner::{GroupKind, LayoutGroup, PoolLayout};
 
 use super::Action;
+use super::vdevs::vdevs_of_layout;
 use crate::forms::Form;
 use crate::pages::{pool_path, replace_path};
 
@@ -115,25 +113,12 @@ fn export(form: &Form) -> Result<Action, String> {
     Ok(action.administer())
 }
 
-/// A top-level vdev or spare: layout, role and paths.
-type Vdev = (VdevLayout, VdevRole, Vec<PathBuf>);
-
 /// Creates a pool: the drives in their order, by the layout in the planner's words.
 fn create(form: &Form) -> Result<Action, String> {
     let (pool, layout) = (form.required("pool")?, form.required("layout")?);
     let drives: Vec<&str> = form.all("drive").collect();
-    let plan = PoolLayout::parse(layout, drives.len()).map_err(|why| why.to_string())?;
-    let mut left = drives.as_slice();
-    let (mut vdevs, mut words) =
-        (Vec::new(), ["zpool", "create", pool].map(str::to_owned).to_vec());
-    for group in &plan.0 {
-        let (members, rest) =
-            left.split_at_checked(group.width).ok_or("The layout needs more drives.")?;
-        left = rest;
-        let (found, word) = vdevs_of(group, members);
-        vdevs.extend(found);
-        words.extend(word.into_iter().chain(members.iter().map(|it| (*it).to_owned())));
-    }
+    let (vdevs, more) = vdevs_of_layout(layout, &drives)?;
+    let words = [["zpool", "create", pool].map(str::to_owned).to_vec(), more].concat();
     let call = CreatePool {
         name: pool.to_owned(),
         temporary_name: None,
@@ -155,24 +140,6 @@ fn create(form: &Form) -> Result<Action, String> {
     let action = Action::new(format!("Create pool {pool}, {layout}"), &consequence, &call, &words)?;
     // the overview shows it as soon as the daemon has looked at it
     Ok(action.destroys(pool))
-}
-
-/// The vdevs of a group of drives, and zpool's word for them.
-fn vdevs_of(group: &LayoutGroup, members: &[&str]) -> (Vec<Vdev>, Option<String>) {
-    let each =
-        |role| members.iter().map(|it| (VdevLayout::Single, role, vec![it.into()])).collect();
-    let one = |layout| vec![(layout, VdevRole::Data, members.iter().map(Into::into).collect())];
-    match group.kind {
-        GroupKind::Stripe => (each(VdevRole::Data), None),
-        GroupKind::Spare => (each(VdevRole::Spare), Some("spare".to_owned())),
-        GroupKind::Mirror => (one(VdevLayout::Mirror), Some("mirror".to_owned())),
-        GroupKind::Raidz(parity) => {
-            (one(VdevLayout::Raidz(parity)), Some(format!("raidz{parity}")))
-        }
-        GroupKind::Draid { parity, data, spares } => {
-            (one(VdevLayout::Draid { parity, data, spares }), Some(group.to_string()))
-        }
-    }
 }
 
 /// The guide to replace a device goes on there; other forms lead to the pool.

@@ -18,7 +18,14 @@ pub(crate) const PROPERTIES: [&str; 4] = ["used", "referenced", "creation", "ava
 const MAX_CHANGES: usize = 1000;
 
 /// The page of a dataset. The first of the list is the dataset, the others are its snapshots, the oldest first.
-pub(crate) fn dataset(name: &str, list: &Shown<Vec<Dataset>>, now: u64, visit: &Visit) -> Page {
+/// `properties` has the dataset with the properties that can be set.
+pub(crate) fn dataset(
+    name: &str,
+    list: &Shown<Vec<Dataset>>,
+    properties: Option<&Dataset>,
+    now: u64,
+    visit: &Visit,
+) -> Page {
     let (heads, snapshots): (Vec<_>, Vec<_>) =
         list.value.iter().partition(|dataset| dataset.kind != "snapshot");
     let suggested = format!("manual-{}", local(now).replace(' ', "_").replace(':', "-"));
@@ -57,6 +64,9 @@ pub(crate) fn dataset(name: &str, list: &Shown<Vec<Dataset>>, now: u64, visit: &
                         button { "Take it…" }
                     }))
                 }
+            }
+            @if let Some(dataset) = properties {
+                section class="card" { (super::properties::table(dataset, visit)) }
             }
         },
     )

@@ -1,11 +1,11 @@
-//! A drive: verdict, findings, history, attributes.
+//! A drive: verdict, findings, burn-in, history, attributes.
 
-use api::{Drive, DriveDetails, Role};
-use health::Sample;
+use api::{BurnInReport, BurnInState, Drive, DriveDetails, Role};
+use health::{PassSpeed, Sample};
 use maud::{Markup, html};
 
 use super::drives::temperature;
-use super::format::{ago, drive_size, local, or_dash};
+use super::format::{ago, drive_size, local, or_dash, percent, span};
 use super::{Page, action_link, csrf_field, do_path, frame, grade_class, replace_path};
 use crate::dashboard::Visit;
 
@@ -16,7 +16,7 @@ const CURVE: (f64, f64) = (600.0, 80.0);
 
 /// The page of a drive.
 pub(crate) fn drive(details: &DriveDetails, now: u64, visit: &Visit) -> Page {
-    let DriveDetails { drive, samples } = details;
+    let DriveDetails { drive, samples, burn_in } = details;
     let grade = drive.verdict.grade;
     frame(
         &format!("poolhouse: {}", drive.name),
@@ -31,6 +31,7 @@ pub(crate) fn drive(details: &DriveDetails, now: u64, visit: &Visit) -> Page {
                 div {
                     section class="card" { (facts(drive, now)) (buttons(drive, visit)) }
                     section class="card" { (findings(drive, visit)) }
+                    @if let Some(report) = burn_in { section class="card" { (burn_in_card(report)) } }
                 }
                 div {
                     section class="card" { (curve(samples)) }
@@ -88,6 +89,9 @@ fn buttons(drive: &Drive, visit: &Visit) -> Markup {
                 }
                 (test("short", "Short self-test…"))
                 (test("long", "Long self-test…"))
+                @if drive.is_free() {
+                    (action_link(visit, Role::Administer, &do_path("burn-in", &[("drive", drive.id())]), "Burn-in…"))
+                }
             }
         }
     }
@@ -111,6 +115,44 @@ fn findings(drive: &Drive, visit: &Visit) -> Markup {
             (action_link(visit, Role::Operate, &do_path("note", &[("drive", drive.id())]), "I know, note it…"))
         }
     }
+}
+
+/// The newest burn-in: its verdict, its progress and its speeds.
+fn burn_in_card(report: &BurnInReport) -> Markup {
+    let results = &report.results;
+    let grade = report.verdict.grade;
+    let done = percent(results.bytes_done(), 2 * results.pass_length());
+    html! {
+        h2 { "Burn-in" }
+        p { span class={ "badge " (grade_class(grade)) } { (grade.as_str()) } " " (report.verdict.sentence) }
+        @match report.state {
+            BurnInState::Running => p {
+                progress max="100" value=(done) aria-label="Progress of the burn-in" { (done) " %" } " " (done) " %"
+                @if let Some(left) = report.seconds_left() { ", " (span(left)) " left" }
+            }
+            BurnInState::Stopped => p {
+                "It stopped at " (done) " %. " @if let Some(note) = &report.note { (note) }
+            }
+            BurnInState::Done => p class="hint" {
+                "Started " (local(report.started)) @if let Some(end) = report.finished { ", ended " (local(end)) } "."
+            }
+        }
+        @for (name, pass) in [("Written", &results.write), ("Read", &results.read)] {
+            @if let Some(speed) = pass.bytes_per_second() {
+                p class="hint" {
+                    (name) ": " (drive_size(pass.bytes)) " at " (drive_size(speed)) "/s. Along the drive, in MB/s: "
+                    (zones(pass))
+                }
+            }
+        }
+    }
+}
+
+/// The speeds along the drive's length.
+fn zones(pass: &PassSpeed) -> String {
+    let speeds = pass.zone_speeds().into_iter();
+    let speeds = speeds.map(|speed| or_dash(speed.map(|speed| speed / 1_000_000)));
+    speeds.collect::<Vec<_>>().join(" ")
 }
 
 fn attributes(drive: &Drive) -> Markup {

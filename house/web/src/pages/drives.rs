@@ -19,6 +19,7 @@ pub(super) fn table(list: &DriveList) -> Markup {
                 } }
                 tbody { @for drive in &list.drives { (row(drive)) } }
             } }
+            p class="hint" { (list.power.sentence()) }
         }
     }
 }

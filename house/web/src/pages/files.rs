@@ -111,6 +111,10 @@ fn row(dataset: &str, at: &str, path: &str, file: &FileEntry, visit: &Visit) -> 
                     @let snapshot = format!("{dataset}@{at}");
                     @let path = do_path("restore", &[("snapshot", &snapshot), ("path", &full)]);
                     (action_link(visit, Role::Administer, &path, "Restore…"))
+                } @else if is_dir && file.is_exact && !at.is_empty() {
+                    @let snapshot = format!("{dataset}@{at}");
+                    @let fields = [("snapshot", snapshot.as_str()), ("path", &full), ("folder", "1")];
+                    (action_link(visit, Role::Administer, &do_path("restore", &fields), "Restore…"))
                 }
             }
         }

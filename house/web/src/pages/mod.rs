@@ -2,6 +2,7 @@
 
 mod access;
 mod account;
+mod add_vdev;
 mod alerts;
 mod bays;
 mod copies;
@@ -13,11 +14,13 @@ mod environment;
 mod events;
 mod files;
 mod format;
+mod imports;
 mod jobs;
 mod new_pool;
 mod overview;
 mod pool;
 mod pools;
+mod properties;
 mod replace;
 mod shares;
 mod users;
@@ -32,15 +35,18 @@ use crate::dashboard::Visit;
 
 pub(crate) use access::{confirm, error, login, notice, off, setup};
 pub(crate) use account::{account, totp};
+pub(crate) use add_vdev::{add_vdev, candidates, chosen_drives};
 pub(crate) use alerts::alerts;
 pub(crate) use copies::copies;
 pub(crate) use dataset::{PROPERTIES as SNAPSHOT_PROPERTIES, changes, dataset};
 pub(crate) use datasets::{PROPERTIES as DATASET_PROPERTIES, datasets};
 pub(crate) use drive::drive;
 pub(crate) use files::files;
+pub(crate) use imports::imports;
 pub(crate) use new_pool::new_pool;
 pub(crate) use overview::overview;
 pub(crate) use pool::pool;
+pub(crate) use properties::EDITABLE as EDITABLE_PROPERTIES;
 pub(crate) use replace::replace;
 pub(crate) use shares::shares;
 pub(crate) use users::users;
@@ -173,6 +179,11 @@ pub(crate) fn drive_path(id: &str) -> String {
 /// The path of a pool's page.
 pub(crate) fn pool_path(pool: &str) -> String {
     format!("/pools/{}", segment(pool))
+}
+
+/// The path of the page that adds drives to a pool.
+fn add_path(pool: &str) -> String {
+    format!("{}/add", pool_path(pool))
 }
 
 /// The path of the guide to replace a device.

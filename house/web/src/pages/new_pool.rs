@@ -26,6 +26,7 @@ pub(crate) fn new_pool(drives: &[Drive], form: &Form, visit: &Visit) -> Page {
         visit,
         &html! {
             h1 { "New pool" }
+            p { "Drives with a pool: " a href="/imports" { "import it" } "." }
             section class="card" {
                 h2 { "1. Choose the drives" }
                 @if free.is_empty() { p class="hint" { "All drives that are seen belong to pools." } } @else {

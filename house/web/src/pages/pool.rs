@@ -5,7 +5,9 @@ use engine::pool::{PoolStatus, ScanKind, VdevStatus};
 use maud::{Markup, html};
 
 use super::pools::{scan, space};
-use super::{ACTIONS, Page, action_link, do_path, drive_path, frame, replace_path, state_class};
+use super::{
+    ACTIONS, Page, action_link, add_path, do_path, drive_path, frame, replace_path, state_class,
+};
 use crate::dashboard::Visit;
 
 /// The page of a pool.
@@ -63,6 +65,9 @@ fn scan_actions(pool: &PoolStatus, visit: &Visit) -> Markup {
                 @if active.is_some() { (link("stop", "Stop the scrub…")) }
             }
             (pool_link("clear", Role::Operate, "Clear errors…"))
+            @if !pool.is_unavailable() {
+                (action_link(visit, Role::Administer, &add_path(&pool.name), "Add drives…"))
+            }
             @if !pool.is_unavailable() { (pool_link("export", Role::Administer, "Export…")) }
         }
     }
@@ -104,7 +109,13 @@ impl Devices<'_> {
                 td class="number" { (vdev.read_errors) }
                 td class="number" { (vdev.write_errors) }
                 td class="number" { (vdev.checksum_errors) }
-                td class="actions" { @if vdev.children.is_empty() && role.is_none() { (self.actions(vdev)) } }
+                td class="actions" {
+                    @if vdev.children.is_empty() && role.is_none() { (self.actions(vdev)) }
+                    @if depth == 0 && is_removable(vdev) {
+                        @let fields = [("pool", self.pool.name.as_str()), ("device", vdev.name.as_str())];
+                        (action_link(self.visit, Role::Administer, &do_path("remove-vdev", &fields), "Remove…"))
+                    }
+                }
             }
             @for child in &vdev.children { (self.rows(child, depth + 1, None)) }
         }
@@ -123,6 +134,12 @@ impl Devices<'_> {
             @if errors.iter().any(|count| *count > 0) { (link("clear", "Clear…")) }
         }
     }
+}
+
+/// Whether the kind of a top-level vdev can be removed from a pool at all; the daemon checks the rest.
+fn is_removable(vdev: &VdevStatus) -> bool {
+    let is_striped = vdev.name.starts_with("raidz") || vdev.name.starts_with("draid");
+    !is_striped || vdev.class.as_deref() == Some("log")
 }
 
 /// The drive of a device of a pool.

@@ -15,7 +15,9 @@ pub(super) fn pools(overview: &Overview, now: u64, visit: &Visit) -> Markup {
         @if overview.pools.is_empty() {
             p class="hint" {
                 "None is imported. Look for some: " code { "poolhouse zpool import" }
-                @if visit.role == Role::Administer { ", or make a " a href="/new-pool" { "new pool" } }
+                @if visit.role == Role::Administer {
+                    ", or " a href="/imports" { "import one" } ", or make a " a href="/new-pool" { "new pool" }
+                }
             }
         }
         @for pool in &overview.pools { (pool_card(&pool.status, now, visit)) }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{
-    GetPolicyStatus, GetReplicaStatus, GetShares, ListAlerts, ListDashboardUsers, ListDatasets,
-    ListFileChanges, ListFiles, ListUsers, Overview, Role,
+    FindImportablePools, GetPolicyStatus, GetReplicaStatus, GetShares, ListAlerts,
+    ListDashboardUsers, ListDatasets, ListFileChanges, ListFiles, ListUsers, Overview, Role,
 };
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -36,6 +36,7 @@ impl Dashboard {
                 Ok(details) => Ok(pages::drive(&details, now, visit)),
                 Err(why) => return error(StatusCode::NOT_FOUND, &why),
             },
+            ["pools", pool, "add"] => return self.show_add_vdev(pool, query, visit).await,
             ["pools", pool, rest @ ..] => return self.show_pool(pool, rest, now, visit).await,
             ["do", name] => match actions::find(name, query) {
                 Ok(action) => Ok(pages::confirm(name, &action, query, None, visit)),
@@ -48,10 +49,10 @@ impl Dashboard {
             ["account", "totp"] => self
                 .new_totp_secret()
                 .map(|secret| pages::totp(visit, &self.backend.overview().host, &secret, None)),
-            ["users"] if visit.role < Role::Administer => {
+            ["users" | "imports"] if visit.role < Role::Administer => {
                 return error(StatusCode::FORBIDDEN, "This needs the role administer.");
             }
-            ["datasets", ..] | ["shares" | "copies" | "alerts" | "users"] => {
+            ["datasets", ..] | ["shares" | "copies" | "alerts" | "users" | "imports"] => {
                 self.show_answers(segments, query, now, visit).await
             }
             _ => return error(StatusCode::NOT_FOUND, "There is no such page."),
@@ -102,18 +103,7 @@ impl Dashboard {
             ["datasets"] => {
                 pages::datasets(&self.ask(&all_datasets(&pages::DATASET_PROPERTIES)).await?, visit)
             }
-            ["datasets", name] => {
-                let call = ListDatasets {
-                    names: vec![(*name).to_owned()],
-                    kinds: ["filesystem", "volume", "snapshot"].map(str::to_owned).to_vec(),
-                    // snapshots are one level below
-                    depth: Some(1),
-                    properties: pages::SNAPSHOT_PROPERTIES.map(str::to_owned).to_vec(),
-                };
-                let mut list = self.ask(&call).await?;
-                list.value.retain(|it| it.name == *name || it.kind == "snapshot");
-                pages::dataset(name, &list, now, visit)
-            }
+            ["datasets", name] => return self.show_dataset(name, now, visit).await,
             ["datasets", name, "files"] => return self.show_files(name, query, visit).await,
             ["datasets", _, "changes"] => {
                 // names of files are read with the daemon's rights
@@ -134,6 +124,13 @@ impl Dashboard {
                 pages::copies(&replicas, &self.ask(&GetPolicyStatus {}).await?, now, visit)
             }
             ["alerts"] => pages::alerts(&self.ask(&ListAlerts {}).await?, now, visit),
+            ["imports"] => {
+                let dir = query.field("dir");
+                let paths = Some(dir).filter(|dir| !dir.is_empty()).map(Into::into);
+                let call =
+                    FindImportablePools { paths: paths.into_iter().collect(), destroyed: false };
+                pages::imports(dir, &self.ask(&call).await?, visit)
+            }
             ["users"] => {
                 let users = self.ask(&ListDashboardUsers {}).await?;
                 pages::users(&users, &self.ask(&ListUsers {}).await?, visit)
@@ -144,6 +141,54 @@ impl Dashboard {
 }
 
 impl Dashboard {
+    /// A dataset with its snapshots and properties.
+    async fn show_dataset(
+        self: &Arc<Self>,
+        name: &str,
+        now: u64,
+        visit: &Visit,
+    ) -> Result<Page, String> {
+        let mut call = ListDatasets {
+            names: vec![name.to_owned()],
+            kinds: ["filesystem", "volume", "snapshot"].map(str::to_owned).to_vec(),
+            // snapshots are one level below
+            depth: Some(1),
+            properties: pages::SNAPSHOT_PROPERTIES.map(str::to_owned).to_vec(),
+        };
+        let mut list = self.ask(&call).await?;
+        list.value.retain(|it| it.name == *name || it.kind == "snapshot");
+        call.kinds.retain(|kind| kind != "snapshot");
+        call.depth = Some(0);
+        call.properties =
+            pages::EDITABLE_PROPERTIES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let properties = self.ask(&call).await?;
+        Ok(pages::dataset(name, &list, properties.value.first(), now, visit))
+    }
+
+    /// The drives that a pool may get, each layout checked as by `zpool add -n`.
+    async fn show_add_vdev(self: &Arc<Self>, name: &str, query: &Form, visit: &Visit) -> Response {
+        if visit.role < Role::Administer {
+            return error(StatusCode::FORBIDDEN, "This needs the role administer.");
+        }
+        let overview = self.overview_with(name).await;
+        let found = overview.pools.iter().find(|known| known.status.name == name);
+        let Some(found) = found else {
+            return error(StatusCode::NOT_FOUND, "There is no such pool.");
+        };
+        let drives = &overview.drives.drives;
+        let chosen = pages::chosen_drives(drives, query);
+        let paths: Vec<String> = chosen.iter().map(|it| it.path.display().to_string()).collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let mut layouts = pages::candidates(&chosen);
+        for checked in &mut layouts {
+            checked.refusal = match actions::add_call(name, &checked.layout, &paths, true) {
+                Ok((call, _)) => self.check(&call).await.err(),
+                Err(why) => Some(why),
+            };
+        }
+        page(StatusCode::OK, pages::add_vdev(&found.status, drives, &chosen, &layouts, visit))
+    }
+
     /// A folder at a moment: in a snapshot, or now.
     async fn show_files(
         self: &Arc<Self>,

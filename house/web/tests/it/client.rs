@@ -35,7 +35,7 @@ impl Backend for Daemon {
     fn drive(&self, drive: &str) -> Result<DriveDetails, String> {
         let found = self.overview().drives.drives.iter().find(|it| it.matches(drive)).cloned();
         let drive = found.ok_or_else(|| format!("there is no drive '{drive}'"))?;
-        Ok(DriveDetails { drive, samples: Vec::new() })
+        Ok(DriveDetails { drive, ..DriveDetails::default() })
     }
 
     fn call(&self, request: ApiRequest) -> ApiReply {

@@ -66,7 +66,12 @@ async fn drives_are_a_table_and_a_map() {
     let bays = BayMap {
         rows: vec![vec!["S9".to_owned(), "ZL2A".to_owned()], vec![String::new(), String::new()]],
     };
-    let drives = DriveList { drives: vec![failing_drive()], bays, is_complete: true };
+    let drives = DriveList {
+        drives: vec![failing_drive()],
+        bays,
+        is_complete: true,
+        ..DriveList::default()
+    };
     show(&browser, Overview { drives, ..Overview::default() });
     let page = browser.get("/").await.body;
     for text in [
@@ -197,7 +202,7 @@ async fn guide_leads_from_verdict_to_resilver() {
         spare("vda", 8_000_000_000_000),
     ];
     let bays = BayMap { rows: vec![vec!["S9".to_owned(), "ZL2A".to_owned()]] };
-    let drives = DriveList { drives, bays, is_complete: true };
+    let drives = DriveList { drives, bays, is_complete: true, ..DriveList::default() };
     let pools = vec![mirror_pool(&pair, &serde_json::Value::Null)];
     show(&browser, Overview { pools, drives: drives.clone(), ..Overview::default() });
     let drive = browser.get("/drives/ZL2A").await.body;
@@ -286,6 +291,84 @@ async fn answers_of_the_api_become_pages() {
 }
 
 #[tokio::test]
+async fn found_pools_are_offered_for_import() {
+    let mut browser = Browser::logged_in().await;
+    *browser.daemon.answers.lock() = vec![(
+        "/api/v1/imports/search",
+        r#"[{"name": "cellar", "guid": 42, "state": "exported", "host": "old", "health": "ONLINE", "reason": null,
+             "vdevs": [[0, "cellar", "ONLINE"], [1, "mirror-0", "ONLINE"]]},
+            {"name": "attic", "guid": 43, "state": "active", "host": "other", "health": "ONLINE",
+             "reason": "it is in use by another system", "vdevs": []}]"#
+            .to_owned(),
+    )];
+    let page = browser.get("/imports").await.body;
+    for text in [
+        "mirror-0",
+        "/do/import?pool=cellar&amp;guid=42\"",
+        "Import by force…",
+        "not exported by other",
+    ] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    let question = browser.get("/do/import?pool=attic&guid=43&force=1").await.body;
+    assert!(question.contains("poolhouse zpool import -f 43"), "{question}");
+    assert!(question.contains("destroy it"), "{question}");
+}
+
+#[tokio::test]
+async fn added_drives_are_checked_first() {
+    let mut browser = Browser::logged_in().await;
+    let free = |name: &str| Drive {
+        name: name.to_owned(),
+        path: format!("/dev/{name}").into(),
+        size: 4_000_787_030_016,
+        ..Drive::default()
+    };
+    let mut drives = ["sdx", "sdy", "vda"].map(free).to_vec();
+    drives[2].is_in_burn_in = true;
+    let drives = DriveList { drives, ..DriveList::default() };
+    let pools = vec![mirror_pool(&serde_json::json!([]), &serde_json::Value::Null)];
+    show(&browser, Overview { drives, pools, ..Overview::default() });
+    let pool = browser.get("/pools/tank").await.body;
+    assert!(pool.contains("/pools/tank/add"), "{pool}");
+    assert!(pool.contains("/do/remove-vdev?pool=tank&amp;device=mirror-0"), "{pool}");
+    let page = browser.get("/pools/tank/add?drive=/dev/sdx&drive=/dev/sdy").await.body;
+    assert!(!page.contains("/dev/vda"), "a burn-in uses it: {page}");
+    for text in ["mirror 2", "hot spares", "zpool add -n", "name=\"layout\" value=\"cache\""] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    let question = "/do/add-vdev?pool=tank&layout=mirror+2&drive=/dev/sdx&drive=/dev/sdy";
+    let question = browser.get(question).await.body;
+    assert!(question.contains("poolhouse zpool add tank mirror /dev/sdx /dev/sdy"), "{question}");
+}
+
+#[tokio::test]
+async fn properties_and_folders_have_actions() {
+    let mut browser = Browser::logged_in().await;
+    let dataset = r#"[{"name": "tank/a", "type": "filesystem", "key": "none", "properties": [
+        {"name": "quota", "value": "1000", "source": "local", "received": null},
+        {"name": "atime", "value": "off", "source": "inherited from tank", "received": null}]}]"#;
+    let files =
+        r#"[{"name": "2026", "is_exact": true, "file_type": "/", "size": 2, "modified": 5}]"#;
+    *browser.daemon.answers.lock() =
+        vec![("/api/v1/datasets", dataset.to_owned()), ("/api/v1/files", files.to_owned())];
+    let page = browser.get("/datasets/tank%2Fa").await.body;
+    for text in ["inherited from tank", "New value of quota", "/do/inherit-property?"] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    assert_eq!(page.matches("/do/inherit-property?").count(), 1, "{page}");
+    let question =
+        browser.get("/do/set-property?dataset=tank/a&property=quota&value=5G").await.body;
+    assert!(question.contains("poolhouse zfs set quota=5G tank/a"), "{question}");
+    let other = browser.get("/do/set-property?dataset=tank/a&property=x:y&value=5G").await;
+    assert_eq!(other.status, 422, "{}", other.body);
+    let folder = browser.get("/datasets/tank%2Fa/files?at=monday&path=").await.body;
+    assert!(folder.contains("path=2026&amp;folder=1"), "{folder}");
+    let question = browser.get("/do/restore?snapshot=tank/a@monday&path=2026&folder=1").await.body;
+    assert!(question.contains("poolhouse files restore -r tank/a@monday 2026"), "{question}");
+}
+
+#[tokio::test]
 async fn pages_have_one_heading_and_labels() {
     let mut browser = Browser::logged_in().await;
     show(&browser, hostile_overview());
@@ -303,6 +386,7 @@ async fn pages_have_one_heading_and_labels() {
         "/alerts",
         "/users",
         "/new-pool",
+        "/imports",
         "/account",
         "/account/totp",
         "/do/scrub?pool=tank",

@@ -229,8 +229,8 @@ pub(super) fn describe_drive((path, device): (&PathBuf, &Arc<dyn Device>)) -> De
     DeviceSpec { path: path.display().to_string(), size: device.size(), is_disk }
 }
 
-/// Opens a drive that is not in use.
-pub(super) fn open_unused_drive(path: &Path, force: bool) -> Result<Arc<dyn Device>> {
+/// Opens a drive exclusively. Without `force` one with the labels of a pool or the signature of other data is refused.
+pub fn open_unused_drive(path: &Path, force: bool) -> Result<Arc<dyn Device>> {
     let opened = latency::open_exclusive_once_released(path);
     let device = opened.map_err(|error| Error::from_device_error(&error))?;
     if force {

@@ -96,7 +96,7 @@ pub use checkpoint::CheckpointStatus;
 pub use create::{
     ImportOptions, NewPool, NewVdev, check_create, check_pool_name, create, create_encrypted,
     create_on_devices, create_on_devices_with, create_with_options, import, import_devices,
-    import_devices_with, import_with, preview_rewind,
+    import_devices_with, import_with, open_unused_drive, preview_rewind,
 };
 pub use datasets::{NewDataset, check_new_dataset};
 pub use delegation::check_permission_name;
