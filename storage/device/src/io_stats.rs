@@ -90,6 +90,9 @@ impl IoStats {
     }
 
     /// Notes that a request ended which took so long.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn end(&self, kind: IoKind, bytes: u64, took: Duration) {
         let stats = &self.kinds[kind as usize];
         let nanoseconds = units::narrow::<u64>(took.as_nanos());

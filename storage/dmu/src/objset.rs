@@ -179,6 +179,9 @@ impl Objset {
     }
 
     /// The same, to be changed. There is one live handle of an object set, and clones of it.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     #[must_use]
     pub fn to_writable(&self) -> Self {
         let inner = &*self.0;
@@ -202,6 +205,9 @@ impl Objset {
 
     /// The same, of a raw receive: its dnodes are kept as they are stored. The source must give them so. To be
     /// called before the object set is made writable.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     #[must_use]
     pub fn with_raw_mode(&self, is_raw: bool) -> Self {
         let inner = &*self.0;

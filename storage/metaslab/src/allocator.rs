@@ -385,7 +385,7 @@ impl Allocator {
             let rotor = self.rotors[*class as usize].lock();
             let open =
                 rotor.groups().iter().filter(|top| top.is_allocatable.load(Ordering::Relaxed));
-            open.map(|top| largest_on_vdev(top, *class)).max().unwrap_or(0)
+            open.map(|top| top.largest_free_block(*class)).max().unwrap_or(0)
         };
         class.fallback_order().iter().map(of).max().unwrap_or(0)
     }
@@ -482,7 +482,7 @@ impl Allocator {
     pub fn vdev_usage(&self, vdev: VdevId) -> Result<SpaceUsage, Error> {
         let top = self.group(vdev)?;
         let state = top.state.lock();
-        Ok(sum_usage(state.metaslabs.iter()))
+        Ok(SpaceUsage::of_metaslabs(state.metaslabs.iter()))
     }
 
     /// The used space of each metaslab of a vdev that is not reserved for embedded logs; with its
@@ -492,7 +492,7 @@ impl Allocator {
         let state = top.state.lock();
         let slabs =
             state.metaslabs.iter().enumerate().filter(|(at, _)| state.log_index != Some(*at));
-        Ok(slabs.map(|(at, slab)| (at, sum_usage(std::iter::once(slab)))).collect())
+        Ok(slabs.map(|(at, slab)| (at, SpaceUsage::of_metaslabs(std::iter::once(slab)))).collect())
     }
 
     /// The vdevs of a class.
@@ -516,7 +516,7 @@ impl Allocator {
             let of_class =
                 |at: usize| (state.log_index == Some(at)) == (class == Class::EmbeddedLog);
             let slabs = state.metaslabs.iter().enumerate().filter(|(at, _)| of_class(*at));
-            let mut usage = sum_usage(slabs.map(|(_, slab)| slab));
+            let mut usage = SpaceUsage::of_metaslabs(slabs.map(|(_, slab)| slab));
             if !top.is_allocatable.load(Ordering::Relaxed) {
                 usage.unreadable = usage.capacity - usage.allocated - usage.deferred;
             }
@@ -589,29 +589,4 @@ fn copy_offsets(others: &[Option<Dva>; 3], vdev: VdevId, near: &mut [u64; 3]) ->
         count += 1;
     }
     count
-}
-
-fn sum_usage<'a>(slabs: impl Iterator<Item = &'a Metaslab>) -> SpaceUsage {
-    let mut all = SpaceUsage::default();
-    for slab in slabs {
-        let (capacity, allocated, deferred) = (slab.size(), slab.allocated, slab.deferred_bytes());
-        all += SpaceUsage { capacity, allocated, deferred, unreadable: slab.unreadable_bytes() };
-    }
-    all
-}
-
-/// The largest psize whose cost fits the longest range of a class on a vdev.
-fn largest_on_vdev(top: &MetaslabGroup, class: Class) -> u64 {
-    let state = top.state.lock();
-    let of_class = |at: usize| (state.log_index == Some(at)) == (class == Class::EmbeddedLog);
-    let slabs = state.metaslabs.iter().enumerate().filter(|(at, _)| of_class(*at));
-    let room = slabs.map(|(_, slab)| slab.largest_range()).max().unwrap_or(0);
-    let sector = top.spec.ashift.bytes();
-    let cost = |psize| top.psize_to_asize(psize, Txg::ZERO);
-    let (mut fits, mut fails) = (0, room / sector + 1);
-    while fits + 1 < fails {
-        let middle = u64::midpoint(fits, fails);
-        if cost(middle * sector) <= room { fits = middle } else { fails = middle }
-    }
-    fits * sector
 }

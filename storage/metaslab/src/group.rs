@@ -116,6 +116,22 @@ impl MetaslabGroup {
         (self.spec.asize_fn)(psize, birth)
     }
 
+    /// The largest psize whose cost fits the longest range of a class.
+    pub(crate) fn largest_free_block(&self, class: Class) -> u64 {
+        let state = self.state.lock();
+        let of_class = |at: usize| (state.log_index == Some(at)) == (class == Class::EmbeddedLog);
+        let slabs = state.metaslabs.iter().enumerate().filter(|(at, _)| of_class(*at));
+        let room = slabs.map(|(_, slab)| slab.largest_range()).max().unwrap_or(0);
+        let sector = self.spec.ashift.bytes();
+        let cost = |psize| self.psize_to_asize(psize, Txg::ZERO);
+        let (mut fits, mut fails) = (0, room / sector + 1);
+        while fits + 1 < fails {
+            let middle = u64::midpoint(fits, fails);
+            if cost(middle * sector) <= room { fits = middle } else { fails = middle }
+        }
+        fits * sector
+    }
+
     /// Recounts the allocatable bytes.
     pub(crate) fn update_available(&self, state: &GroupState) {
         let of = |slab: &Metaslab| slab.available() - slab.unreadable_bytes();

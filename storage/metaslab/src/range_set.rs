@@ -76,6 +76,9 @@ impl RangeSet {
     }
 
     /// Adds what of `range` is not in the set yet.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn insert(&mut self, range: Range<u64>) {
         if range.start >= range.end {
             return;

@@ -61,6 +61,9 @@ impl Allocator {
     }
 
     /// All that is in use up to `end` is copied, and `remap` knows where to.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn set_mapped_end(&self, end: u64) {
         if let Some(removing) = &*self.removing.read() {
             let mut progress = removing.progress.lock();

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use units::{MetaslabId, VdevId};
 
+use crate::metaslab::Metaslab;
+
 /// The changes of one txg in one metaslab since they were last drained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaslabChange {
@@ -28,6 +30,18 @@ pub struct SpaceUsage {
     pub deferred: u64,
     /// Free bytes that cannot be allocated: the space map could not be read, or the vdev is closed.
     pub unreadable: u64,
+}
+
+impl SpaceUsage {
+    pub(crate) fn of_metaslabs<'a>(slabs: impl Iterator<Item = &'a Metaslab>) -> Self {
+        let mut all = Self::default();
+        for slab in slabs {
+            let (capacity, allocated) = (slab.size(), slab.allocated);
+            let (deferred, unreadable) = (slab.deferred_bytes(), slab.unreadable_bytes());
+            all += Self { capacity, allocated, deferred, unreadable };
+        }
+        all
+    }
 }
 
 impl std::ops::AddAssign for SpaceUsage {

@@ -99,7 +99,9 @@ impl NewBlocks {
         locations.sort_unstable_by_key(|location| location.block.key);
         let mut filter = KeyFilter::new(locations.len());
         for location in &locations {
-            filter.insert(self.hasher.hash_one(location.block.key));
+            let hash = self.hasher.hash_one(location.block.key);
+            filter.insert(hash);
+            debug_assert!(filter.may_contain(hash), "a filter never misses a key");
         }
         let summaries = store_index(&self.repository, self.pool, &locations, &mut || {
             new_id(&*self.random, &self.head)

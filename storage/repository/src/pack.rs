@@ -169,6 +169,12 @@ impl PackBuilder {
         self.bytes.extend_from_slice(&end.to_le_bytes());
         let sum = blake3::hash(self.bytes.get(footer..).unwrap_or_default());
         self.bytes.extend_from_slice(sum.as_bytes());
+        assert!(length(&self.bytes) <= MAX_PACK_SIZE, "a reader refuses larger packs");
+        assert_eq!(
+            self.bytes.len() - footer,
+            self.blocks.len() * StoredBlock::SIZE + TRAILER_SIZE,
+            "the footer is as long as its trailer says"
+        );
         (self.bytes, self.blocks)
     }
 }

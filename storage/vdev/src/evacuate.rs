@@ -83,6 +83,9 @@ impl VdevTree {
 
     /// Copies a range. What a device fails to write, it has missed of `txg`; nothing may then be read at the
     /// target.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn evacuate(&self, copy: RangeCopy, txg: Txg) -> Result<(), EvacuationPause> {
         assert_ne!(copy.from.0, copy.to.0, "data moves to another vdev");
         let missing = EvacuationPause::ChildReplacing;

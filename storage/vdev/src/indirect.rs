@@ -62,6 +62,9 @@ impl IndirectMapping {
     }
 
     /// The pieces that cover a range of bytes; `None` where some are not mapped.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn map_range(&self, range: Range<u64>) -> Option<Vec<MappingSegment>> {
         let mut offset = range.start;
         let mut length = range.end.checked_sub(offset)?;

@@ -156,6 +156,9 @@ impl VdevTree {
     /// Copies sectors from the position's `next` on, and moves `next`. `allocated` returns the ranges of a
     /// range that blocks may have; it is called while no block there can be written. Returns how many bytes
     /// were copied.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn copy_reflow_chunk(
         &self,
         vdev: VdevId,

@@ -71,6 +71,9 @@ impl TxgRanges {
     }
 
     /// The txgs that are in more than `count` of the sets.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     #[must_use]
     pub fn in_more_than(count: usize, sets: &[Self]) -> Self {
         let ranges = sets.iter().flat_map(Self::iter);

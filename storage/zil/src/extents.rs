@@ -69,6 +69,9 @@ impl LogExtents {
     }
 
     /// Lays `content` over the bytes from `start` up to `end`.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn insert(&mut self, start: u64, end: u64, content: ExtentContent) {
         if start >= end {
             return;

@@ -159,3 +159,26 @@ pub(crate) fn to_legacy_acl(version: u64, entries: &[Ace]) -> ZnodeAcl {
         if is_new { (size, count) } else { (count.into(), units::narrow::<u16>(size)) };
     ZnodeAcl { external: 0, size, version: is_new.into(), count, data, order: Order::Little }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{encode_for_version, to_legacy_acl};
+    use posix::acl::nfs4;
+
+    #[test]
+    fn trivial_acls_fit_into_a_legacy_znode() {
+        for version in 1..=4 {
+            for mode in 0..=0o777 {
+                for is_directory in [false, true] {
+                    let entries = nfs4::acl_from_mode(mode, is_directory);
+                    let bytes = encode_for_version(version, &entries);
+                    let acl = to_legacy_acl(version, &entries);
+                    assert!(acl.data.starts_with(&bytes), "version {version}, mode {mode:o}");
+                }
+            }
+        }
+        let longest = nfs4::acl_from_mode(0o007, false);
+        let twice = [longest.as_slice(), longest.as_slice()].concat();
+        assert!(encode_for_version(2, &twice).len() > 72, "the old kind takes more room");
+    }
+}

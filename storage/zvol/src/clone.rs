@@ -45,6 +45,9 @@ impl WritableVolume {
     /// Returns the number of bytes; the rest must be copied. `begin_tx` begins a transaction that clones blocks of
     /// the source; it returns `None` if the source is not there any more. The intent log has no record of the
     /// clone: a flush waits for the txg.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn clone_blocks(
         &self,
         source: CloneSource<'_>,

@@ -67,6 +67,9 @@ impl Volume {
     }
 
     /// Reads from byte `offset` on; returns the number of bytes, less than requested at the end.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         let left = units::to_usize(self.size.minus_or_zero(offset));
         let count = left.min(into.len());

@@ -126,6 +126,9 @@ impl WritableVolume {
     }
 
     /// Writes all of `bytes` at `offset`.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let _long = self.objset.begin_long_write(bytes.len());
         let size = self.size.read();

@@ -22,6 +22,9 @@ impl Object {
     /// Makes a block the same as one of another object with the same block size. Returns whether that is
     /// possible. Otherwise it must be copied: it is dirty, deduplicated, a gang block, embedded in its pointer,
     /// or of a dataset with another key. Nobody may change either object meanwhile.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn clone_block(&self, tx: &Tx, to: BlockId, from: (&Self, BlockId)) -> Result<bool> {
         let (entry, overlay) = self.require_writable()?;
         if !self.objset().has_same_key(from.0.objset()) {
@@ -81,6 +84,9 @@ impl Object {
 
 impl Objset {
     /// The cloned blocks of a txg, which no thread holds any more.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn cloned_blocks(&self, txg: Txg) -> Vec<Regular> {
         let Some(overlay) =
             self.overlay().filter(|overlay| overlay.cloned_txgs.lock().contains(&txg))

@@ -54,6 +54,9 @@ impl Object {
     /// Writes the blocks that this txg has changed and that lie wholly in a range of bytes. Returns
     /// those that are on the drives after the next flush, in order. The data of all others belongs
     /// into the log: they are small, or cannot be written before their txg, or the write failed.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn write_for_log(&self, tx: &Tx, range: &Range<u64>) -> Result<Vec<LogWrite>> {
         let (entry, overlay) = self.require_writable()?;
         let size = self.current_block_size(entry)?;

@@ -138,6 +138,9 @@ impl Objset {
     /// Writes the changes of a txg. `edit` may change the root block before it is written: flags,
     /// the head of the intent log. A further call for the same txg writes the changes since the
     /// last one.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn sync(
         &self,
         syncing: &SyncContext<'_>,

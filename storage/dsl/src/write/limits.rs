@@ -58,8 +58,8 @@ fn space_left(
         chain.push((at, record));
         at = parent;
     }
-    // Rule: the limits apply from the top down. What a directory reserved and did not use is available only below
-    // it; in another order a write could take space that is reserved elsewhere.
+    // Rule: the limits apply from the top down. Space that a directory reserved and did not use is available only
+    // below it; in another order a write could take space that is reserved elsewhere.
     let mut left = u64::MAX;
     for (id, record) in chain.iter().rev() {
         let mut used = record.used;

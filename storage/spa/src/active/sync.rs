@@ -35,6 +35,9 @@ const MAX_FREED_BLOCKS: u64 = 100_000;
 impl ActivePool {
     /// Writes out everything that was changed before this call, and returns when it is on the
     /// drives. Several may call it: one of them writes.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn sync(&self) -> Result<(), Error> {
         if self.is_read_only {
             return Ok(());

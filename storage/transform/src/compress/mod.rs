@@ -39,6 +39,9 @@ pub fn decompress(method: Compression, src: &[u8], dst: &mut [u8]) -> Result<(),
 /// `level` is zstd's own (1 to 19, or -1 to -1000 in OpenZFS's steps; 0 is its default of 3);
 /// the other methods take none, gzip's is part of the method. `None`: it does not fit, or the
 /// method is none that compresses. `Empty` gives no bytes at all when `src` is all zeros.
+///
+/// # Panics
+/// If our own arithmetic or bookkeeping is wrong.
 pub fn compress(method: Compression, level: i32, src: &[u8], dst_limit: usize) -> Option<Vec<u8>> {
     let found = match method {
         Compression::Empty => is_zero(src).then(Vec::new),

@@ -45,6 +45,9 @@ impl FsWriter {
     /// Shares as much of the beginning of a range as is possible. Returns the number of bytes; the rest must
     /// be copied. `source_fs` is the file system of the source, or a snapshot, in the same pool. The intent log
     /// has no record of it: fsync waits for the txg.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn clone_blocks(
         &self,
         caller: &ChangeContext,

@@ -24,6 +24,9 @@ const SECTOR: u64 = 512;
 
 impl FsWriter {
     /// Writes bytes; returns the end of the write, and the file's size then.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn write(
         &self,
         caller: &ChangeContext,
