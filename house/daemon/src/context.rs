@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use engine::pool::Environment;
+use lun::UnitTable;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -15,6 +16,7 @@ use crate::log::Log;
 use crate::overview::OverviewCache;
 use crate::pools::Pools;
 use crate::replica::ReplicaStates;
+use crate::reservation_files::unit_table;
 use crate::ups::UpsMonitor;
 use crate::{Result, StateDir};
 
@@ -22,6 +24,8 @@ use crate::{Result, StateDir};
 pub(crate) struct Context {
     pub(crate) state_dir: StateDir,
     pub(crate) pools: Arc<Pools>,
+    /// The volumes that block protocols serve.
+    pub(crate) units: Arc<UnitTable>,
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) events: Arc<Events>,
     pub(crate) config: ConfigStore,
@@ -65,9 +69,11 @@ impl Context {
         let ups = UpsMonitor::new(&state_dir, Arc::clone(&log));
         let fans = FanMonitor::new(Arc::clone(&log));
         let overview = OverviewCache::default();
+        let units = Arc::new(unit_table(&state_dir, &log));
         Ok(Arc::new(Self {
             state_dir,
             pools,
+            units,
             jobs,
             events,
             config,

@@ -82,14 +82,13 @@ impl Server {
     /// Ends the connections to an export when its unit is not any more what clients know.
     fn watch(&self, export: &Arc<Export>) -> EventCallback {
         let (shared, watched) = (Arc::downgrade(&self.shared), Arc::clone(export));
-        let block_size = u64::from(export.unit.geometry().block_size);
         let callback: EventCallback = Arc::new(move |event| {
             let Some(shared) = shared.upgrade() else { return };
             let is_watched = |export: &Export| Arc::ptr_eq(&export.unit, &watched.unit);
             match event {
-                LunEvent::Resized { blocks } => shared.end_clients(|_, export, size| {
-                    is_watched(export) && size > blocks * block_size
-                }),
+                LunEvent::Resized { size } => {
+                    shared.end_clients(|_, export, known| is_watched(export) && known > size);
+                }
                 LunEvent::Reverted | LunEvent::Gone => {
                     shared.end_clients(|_, export, _| is_watched(export));
                 }

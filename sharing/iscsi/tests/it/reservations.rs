@@ -76,8 +76,7 @@ fn kept_reservations_outlast_a_restart() {
     let mut one = served.initiator();
     assert_eq!(reserve_in(&mut one, 2)[2], 0);
     assert_eq!(reserve_out(&mut one, (0, 0), (0, 11), 1).check(), (5, 0x26, 0));
-    let mut unit = open_unit(&served.pool, Reservations::default());
-    unit.reservation_store = Some(store.clone());
+    let unit = open_unit(&served.pool, Reservations::default().with_store(store.clone()));
     let server = start_server(&options(), vec![target(&unit)]).unwrap();
     let connect = |server: &Server, isid| {
         let mut initiator = Initiator::connect_as(server.addresses()[0], isid)
@@ -91,8 +90,8 @@ fn kept_reservations_outlast_a_restart() {
     assert_eq!(reserve_in(&mut one, 2)[2..4], [1, 0x81]);
     drop(server);
     let saved = kept.lock().clone().expect("reservations");
-    let mut unit = open_unit(&served.pool, Reservations::load(&saved).unwrap());
-    unit.reservation_store = Some(store);
+    let loaded = Reservations::load(&saved).unwrap();
+    let unit = open_unit(&served.pool, loaded.with_store(store));
     let server = start_server(&options(), vec![target(&unit)]).unwrap();
     let mut other = connect(&server, 2);
     assert_eq!(other.write(&write10(0, 0, 1), &[]).status, CONFLICT);

@@ -89,11 +89,11 @@ fn kept_reservations_outlast_a_restart() {
     let served = ServedPool::start();
     let kept = Arc::new(Mutex::new(None));
     let place = Arc::clone(&kept);
-    let mut namespace = served.namespace.clone();
-    namespace.reservation_store = Some(ReservationStore::new(move |bytes| {
+    let store = ReservationStore::new(move |bytes| {
         *place.lock() = bytes.map(<[u8]>::to_vec);
         true
-    }));
+    });
+    let namespace = open_namespace(&served.pool, Reservations::default().with_store(store));
     let server = start_server(&options(), vec![subsystem(&namespace)]);
     let mut host = Host::connect(server.addresses()[0], 1);
     let persistent = Entry::new(0x0d, 1).dword(10, 3 << 30);
