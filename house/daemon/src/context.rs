@@ -18,6 +18,7 @@ use crate::pools::Pools;
 use crate::replica::ReplicaStates;
 use crate::reservation_files::unit_table;
 use crate::ups::UpsMonitor;
+use crate::web_tls::WebTls;
 use crate::{Result, StateDir};
 
 /// The parts of the daemon that all services use.
@@ -34,6 +35,8 @@ pub(crate) struct Context {
     pub(crate) fans: FanMonitor,
     pub(crate) overview: OverviewCache,
     pub(crate) log: Arc<Log>,
+    /// The certificate of the listeners that encrypt.
+    pub(crate) web_tls: Arc<WebTls>,
     /// The newest copies that the replicas hold.
     pub(crate) replicas: ReplicaStates,
     /// Locked while a configured replica is brought up to date.
@@ -69,6 +72,7 @@ impl Context {
         let ups = UpsMonitor::new(&state_dir, Arc::clone(&log));
         let fans = FanMonitor::new(Arc::clone(&log));
         let overview = OverviewCache::default();
+        let web_tls = Arc::new(WebTls::new(&state_dir, &log));
         let units = Arc::new(unit_table(&state_dir, &log));
         Ok(Arc::new(Self {
             state_dir,
@@ -82,6 +86,7 @@ impl Context {
             fans,
             overview,
             log,
+            web_tls,
             replicas,
             replica_lock: Mutex::default(),
             policy_lock: Mutex::default(),

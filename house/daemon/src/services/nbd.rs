@@ -3,17 +3,20 @@
 //! ```toml
 //! [nbd]
 //! listen = "192.168.1.5:10809"   # or a list, or a port alone (loopback); without it nothing listens
+//! tls = "require"                # clients see no export without TLS; "allow": they choose; "off": no TLS
 //! ```
+//!
+//! The certificate is that of the section `[web]`: the user's own, or one of the daemon's own CA.
 
 use std::sync::Arc;
 
-use ::nbd::{Export, Server, ServerOptions};
+use ::nbd::{CertificateSource, Encryption, Export, Server, ServerOptions};
 use api::{Protocol, ShareClient};
 use lun::UnitTable;
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-use super::Service;
+use super::{Service, WebConfig};
 use crate::config::{Config, Listen};
 use crate::context::Context;
 use crate::log::Log;
@@ -31,6 +34,20 @@ use crate::{Error, Result};
 pub(crate) struct NbdConfig {
     /// The addresses; none: nothing is served.
     listen: Listen,
+    tls: TlsMode,
+}
+
+/// Whether connections are encrypted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum TlsMode {
+    /// None is.
+    #[default]
+    Off,
+    /// Those of clients that start TLS.
+    Allow,
+    /// All are.
+    Require,
 }
 
 /// The service of NBD.
@@ -38,12 +55,13 @@ pub(super) struct NbdService {
     pools: Arc<Pools>,
     log: Arc<Log>,
     units: Arc<UnitTable>,
+    certificate: CertificateSource,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    listen: Listen,
+    config: NbdConfig,
     listener: Listener<Server>,
     volumes: VolumeShares<NbdOptions>,
 }
@@ -51,17 +69,45 @@ struct State {
 impl NbdService {
     pub(super) fn new(context: &Arc<Context>) -> Self {
         let (pools, log) = (Arc::clone(&context.pools), Arc::clone(&context.log));
-        Self { pools, log, units: Arc::clone(&context.units), state: Mutex::default() }
+        let units = Arc::clone(&context.units);
+        let certificate = certificate_source(context);
+        Self { pools, log, units, certificate, state: Mutex::default() }
     }
 
     /// Starts a server on the addresses of the configuration.
     fn start_server(&self, state: &mut State) -> Result<()> {
-        let State { listen, listener, volumes } = state;
-        listener.restart(("NBD", &self.log), listen, |listen| {
+        let State { config, listener, volumes } = state;
+        listener.restart(("NBD", &self.log), &config.listen, |listen| {
+            let encryption = self.encryption(config.tls)?;
             let options = ServerOptions { listen, ..ServerOptions::default() };
-            Server::start(&options, exports(volumes))
+            Server::start(&options, exports(volumes), encryption).map_err(|why| why.to_string())
         })
     }
+
+    fn encryption(&self, mode: TlsMode) -> std::result::Result<Option<Encryption>, String> {
+        if mode == TlsMode::Off {
+            return Ok(None);
+        }
+        // a certificate that cannot be used is reported now, not by each connection
+        (self.certificate)()?;
+        let is_required = mode == TlsMode::Require;
+        Ok(Some(Encryption { certificate: Arc::clone(&self.certificate), is_required }))
+    }
+}
+
+/// Gives the certificate of the section `[web]`, which may have been renewed since the last connection.
+fn certificate_source(context: &Arc<Context>) -> CertificateSource {
+    let context = Arc::downgrade(context);
+    Arc::new(move || {
+        let context = context.upgrade().ok_or("the daemon is shutting down")?;
+        let web: WebConfig = context.config.current().section("web");
+        let certificate = context.web_tls.server_config(&web);
+        certificate.map_err(|why| {
+            let line = format!("NBD has no certificate for TLS: {why}");
+            context.log.write_line(&line);
+            line
+        })
+    })
 }
 
 impl Service for NbdService {
@@ -76,12 +122,12 @@ impl Service for NbdService {
     }
 
     fn configure(&self, config: &Config) -> Result<()> {
-        let NbdConfig { listen } = config.section("nbd");
+        let config: NbdConfig = config.section("nbd");
         let mut state = self.state.lock();
-        if state.listen == listen && !state.listener.has_problem() {
+        if state.config == config && !state.listener.has_problem() {
             return Ok(());
         }
-        state.listen = listen;
+        state.config = config;
         self.start_server(&mut state)
     }
 

@@ -34,6 +34,16 @@ use crate::{Error, Result, secret_file};
 pub(crate) struct NvmeConfig {
     /// The addresses; none: nothing is served.
     listen: Listen,
+    /// Refused with the reason.
+    #[serde(deserialize_with = "refuse_tls")]
+    tls: (),
+}
+
+/// There is no TLS of NVMe/TCP: an entry that asks for it must not look as if there was.
+fn refuse_tls<'de, D: serde::Deserializer<'de>>(_: D) -> std::result::Result<(), D::Error> {
+    Err(serde::de::Error::custom(
+        "NVMe/TCP has no TLS here: use dhchap_secret_file, and a network that is protected otherwise",
+    ))
 }
 
 /// The service of NVMe/TCP.
@@ -88,7 +98,7 @@ impl Service for NvmeService {
     }
 
     fn configure(&self, config: &Config) -> Result<()> {
-        let NvmeConfig { listen } = config.section("nvme");
+        let NvmeConfig { listen, .. } = config.section("nvme");
         let mut state = self.state.lock();
         if state.listen == listen && !state.listener.has_problem() {
             return Ok(());
