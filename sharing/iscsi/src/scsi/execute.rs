@@ -144,7 +144,9 @@ impl Path<'_> {
         data_out: &[u8],
         data_in: &mut Vec<u8>,
     ) -> Outcome {
-        data_in.clear();
+        if !matches!(command, Command::Read { .. }) {
+            data_in.clear();
+        }
         let Some(logical) = self.logical else {
             return self.execute_without_unit(command, data_in);
         };

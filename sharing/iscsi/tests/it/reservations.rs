@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use iscsi::Server;
-use lun::{ReservationStore, Reservations};
+use lun::{AccessKind, Nexus, ReservationKey, ReservationStore, ReservationType, Reservations};
 use parking_lot::Mutex;
 
 use crate::initiator::{Answer, Initiator, read10, write10};
@@ -61,6 +61,30 @@ fn a_survivor_preempts_and_fences() {
     assert_eq!(reserve_out(&mut one, (2, WRITE_EXCLUSIVE), (11, 0), 0).check(), (5, 0x26, 4));
     reserve_out(&mut one, (3, 0), (11, 0), 0).good();
     assert_eq!(third.read(&read10(0, 1), 512).status, 0);
+}
+
+#[test]
+fn nvme_hosts_keep_initiators_out() {
+    let served = ServedPool::start();
+    let mut one = served.initiator();
+    reserve_out(&mut one, (0, 0), (0, 11), 0).good();
+    // an NVMe/TCP server of the same volume has the same reservations
+    let (host, key) = (Nexus(vec![0xab; 16]), ReservationKey(22));
+    let reservations = served.unit.lun.reservations();
+    reservations.register(&host, None, key, None).unwrap();
+    reservations.reserve(&host, key, ReservationType::WriteExclusive).unwrap();
+    assert_eq!(one.write(&write10(0, 0, 1), &[]).status, CONFLICT);
+    assert_eq!(one.read(&read10(0, 1), 512).good(), [0; 512]);
+    let status = reserve_in(&mut one, 3);
+    let name = String::from_utf8_lossy(&status).into_owned();
+    let uuid = "abababab-abab-abab-abab-abababababab";
+    assert!(name.contains(&format!("nqn.2014-08.org.nvmexpress:uuid:{uuid}\0")), "{name}");
+    reservations.preempt(&host, key, ReservationKey(11), ReservationType::WriteExclusive).unwrap();
+    assert_eq!(one.attentions(), [(0x2a, 0x05)], "registrations preempted");
+    reserve_out(&mut one, (0, 0), (0, 11), 0).good();
+    reserve_out(&mut one, (4, WRITE_EXCLUSIVE), (11, 22), 0).good();
+    assert!(reservations.admit(&host, AccessKind::Write).is_err());
+    one.write(&write10(0, 0, 1), &[1; 512]).good();
 }
 
 #[test]
