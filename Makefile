@@ -99,6 +99,7 @@ bench: setup
 	@bench/many.sh
 	@bench/dashboard.sh
 	@bench/backup.sh
+	@bench/targets.sh
 
 # Every fuzz target for a while (cargo-fuzz; RUSTC_BOOTSTRAP lets the stable toolchain do it).
 fuzz:
