@@ -11,7 +11,6 @@
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::Instant;
 
 use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection};
@@ -44,20 +43,21 @@ struct Outgoing {
 }
 
 impl ServerStream {
-    /// Does the handshake with a client, until a deadline. The time limits of the socket end each wait.
+    /// Does the handshake with a client, unless it `is_late` between two messages. The time limits of the socket end each
+    /// wait.
     ///
     /// # Errors
     /// If the client breaks the protocol, does not trust the certificate, or is too slow.
     pub fn accept(
         socket: Arc<TcpStream>,
         config: Arc<ServerConfig>,
-        deadline: Instant,
+        is_late: impl Fn() -> bool,
     ) -> io::Result<Self> {
         let mut connection = ServerConnection::new(config).map_err(io::Error::other)?;
         connection.set_buffer_limit(None);
         let mut stream = &*socket;
         while connection.is_handshaking() || connection.wants_write() {
-            if Instant::now() >= deadline {
+            if is_late() {
                 return Err(ErrorKind::TimedOut.into());
             }
             if connection.wants_write() {

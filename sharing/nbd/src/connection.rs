@@ -195,7 +195,8 @@ impl<'a> Handshake<'a> {
         };
         let certificate = (encryption.certificate)().map_err(io::Error::other)?;
         let socket = Arc::clone(&self.client.stream);
-        let stream = ServerStream::accept(socket, certificate, self.deadline)?;
+        let deadline = self.deadline;
+        let stream = ServerStream::accept(socket, certificate, || Instant::now() >= deadline)?;
         self.channel = Channel::new(Arc::new(EncryptedTransport(stream)));
         Ok(())
     }
