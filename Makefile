@@ -100,6 +100,7 @@ bench: setup
 	@bench/dashboard.sh
 	@bench/backup.sh
 	@bench/nfs.sh
+	@bench/targets.sh
 
 # Every fuzz target for a while (cargo-fuzz; RUSTC_BOOTSTRAP lets the stable toolchain do it).
 fuzz:

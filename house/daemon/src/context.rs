@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use engine::pool::Environment;
+use lun::UnitTable;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -15,13 +16,17 @@ use crate::log::Log;
 use crate::overview::OverviewCache;
 use crate::pools::Pools;
 use crate::replica::ReplicaStates;
+use crate::reservation_files::unit_table;
 use crate::ups::UpsMonitor;
+use crate::web_tls::WebTls;
 use crate::{Result, StateDir};
 
 /// The parts of the daemon that all services use.
 pub(crate) struct Context {
     pub(crate) state_dir: StateDir,
     pub(crate) pools: Arc<Pools>,
+    /// The volumes that block protocols serve.
+    pub(crate) units: Arc<UnitTable>,
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) events: Arc<Events>,
     pub(crate) config: ConfigStore,
@@ -31,6 +36,8 @@ pub(crate) struct Context {
     pub(crate) fans: FanMonitor,
     pub(crate) overview: OverviewCache,
     pub(crate) log: Arc<Log>,
+    /// The certificate of the listeners that encrypt.
+    pub(crate) web_tls: Arc<WebTls>,
     /// The newest copies that the replicas hold.
     pub(crate) replicas: ReplicaStates,
     /// Locked while a configured replica is brought up to date.
@@ -66,9 +73,12 @@ impl Context {
         let ups = UpsMonitor::new(&state_dir, Arc::clone(&log));
         let fans = FanMonitor::new(Arc::clone(&log));
         let overview = OverviewCache::default();
+        let web_tls = Arc::new(WebTls::new(&state_dir, &log));
+        let units = Arc::new(unit_table(&state_dir, &log));
         Ok(Arc::new(Self {
             state_dir,
             pools,
+            units,
             jobs,
             events,
             config,
@@ -78,6 +88,7 @@ impl Context {
             fans,
             overview,
             log,
+            web_tls,
             replicas,
             replica_lock: Mutex::default(),
             policy_lock: Mutex::default(),

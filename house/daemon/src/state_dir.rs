@@ -138,14 +138,9 @@ impl StateDir {
         self.persistent_dir.join("jobs.json")
     }
 
-    /// The directory of persistent reservations that outlast the daemon.
-    pub(crate) fn iscsi_reservations(&self) -> PathBuf {
-        self.persistent_dir.join("iscsi-reservations")
-    }
-
-    /// The directory of persistent reservations of NVMe hosts that outlast the daemon.
-    pub(crate) fn nvme_reservations(&self) -> PathBuf {
-        self.persistent_dir.join("nvme-reservations")
+    /// The directory of persistent reservations of volumes that outlast the daemon.
+    pub(crate) fn reservations(&self) -> PathBuf {
+        self.persistent_dir.join("reservations")
     }
 
     /// The histories of drives.

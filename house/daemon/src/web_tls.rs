@@ -1,4 +1,4 @@
-//! The certificate of the dashboard and of the API on TCP: the user's own files, or one of the daemon's own CA.
+//! The certificate of the dashboard, of the API on TCP and of NBD: the user's own files, or one of the daemon's own CA.
 //!
 //! ```text
 //! [web] certificate, key    files in PEM, read again every hour: they are renewed from outside
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use parking_lot::Mutex;
-use tls::{Authority, Date};
+use tls::{Authority, Date, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
 use crate::log::Log;
@@ -67,6 +67,11 @@ impl WebTls {
         let (config, since) = (config.clone(), Instant::now());
         *current = Some(Loaded { config, acceptor: acceptor.clone(), since });
         Ok(acceptor)
+    }
+
+    /// The certificate for servers that do not use tokio.
+    pub(crate) fn server_config(&self, config: &WebConfig) -> Result<Arc<ServerConfig>> {
+        Ok(Arc::clone(self.acceptor(config)?.config()))
     }
 
     /// The root certificate of the daemon's own CA in PEM; none: it has none.

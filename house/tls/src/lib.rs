@@ -3,9 +3,12 @@
 
 mod authority;
 mod server;
+mod server_stream;
 
 pub use authority::{Authority, AuthorityError, Date};
+pub use rustls::ServerConfig;
 pub use server::{CertificateFileError, server_config};
+pub use server_stream::ServerStream;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -16,8 +16,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use engine::pool::{
     Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole,
 };
-use iscsi::{Chap, ChapUser, Discovery, Server, ServerOptions, Target, TargetUnit, UnitId};
-use lun::{LunOptions, Reservations, VolumeGuids, VolumeLun};
+use iscsi::{Chap, ChapUser, Discovery, Server, ServerOptions, Target};
+use lun::{LunOptions, OpenUnit, Reservations, VolumeGuids, VolumeLun};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -48,15 +48,14 @@ fn create_pool(folder: &Path, megabytes: u64) -> Outcome<Pool> {
     Ok(engine::pool::create(&new, &environment())?)
 }
 
-fn unit(pool: &Pool, name: &str, size: u64, block_size: u32) -> Outcome<TargetUnit> {
+fn unit(pool: &Pool, name: &str, size: u64, block_size: u32) -> Outcome<OpenUnit> {
     let new = NewDataset { name: name.to_owned(), properties: Vec::new() };
     let stored = if block_size == 4096 { 4096 } else { 16 << 10 };
     pool.create_volume(&new, size, stored, true)?;
     let options = LunOptions { block_size, read_only: false };
     let unit = VolumeLun::open(pool, name, options, Reservations::default())?;
-    let id = UnitId::new(&VolumeGuids { pool: pool.guid(), volume: unit.guid() });
-    let volume = name.to_owned();
-    Ok(TargetUnit { unit: Arc::new(unit), id, volume, reservation_store: None })
+    let guids = VolumeGuids { pool: pool.guid(), volume: unit.guid() };
+    Ok(OpenUnit { lun: Arc::new(unit), guids, volume: name.to_owned() })
 }
 
 fn main() -> Outcome<()> {
@@ -77,7 +76,7 @@ fn main() -> Outcome<()> {
     let pool = create_pool(Path::new(folder), megabytes)?;
     let first = unit(&pool, "tank/first", megabytes << 20, block_size)?;
     let second = unit(&pool, "tank/second", 64 << 20, block_size)?;
-    let target = |name: &str, unit: &TargetUnit, chap| Target {
+    let target = |name: &str, unit: &OpenUnit, chap| Target {
         name: format!("iqn.2026-01.org.example:{name}"),
         alias: String::new(),
         networks: vec!["127.0.0.0/8".parse().expect("a network")],

@@ -499,7 +499,6 @@ impl<'a> Connection<'a> {
     /// On a suspended pool with failmode=wait the initiator waits, as programs do on a mounted file
     /// system, until the pool is resumed, the task is aborted, or the connection ends.
     fn execute(&self, task: &Task, data_in: &mut Vec<u8>) -> Result<(), Failure> {
-        data_in.clear();
         let command = task.command.clone()?;
         let units = self.session.target.as_ref().map(|target| target.units()).unwrap_or_default();
         let logical = task.logical.as_deref();
@@ -528,7 +527,7 @@ fn counters(task: &Task, outcome: &Result<(), Failure>, read: usize) -> Counters
     Counters {
         commands: 1,
         errors: u64::from(outcome.is_err()),
-        read_bytes: if task.is_read() { bytes(read) } else { 0 },
+        read_bytes: if task.is_read() && outcome.is_ok() { bytes(read) } else { 0 },
         written_bytes: if task.is_write() && outcome.is_ok() { bytes(task.data_length) } else { 0 },
     }
 }

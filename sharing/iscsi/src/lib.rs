@@ -47,4 +47,4 @@ pub use error::{Error, Result};
 pub use options::ServerOptions;
 pub use server::{FailedLogin, FailedLoginCallback, Server};
 pub use status::{Counters, ServerStatus, SessionStatus};
-pub use target::{Chap, ChapUser, Discovery, Target, TargetUnit, UnitId};
+pub use target::{Chap, ChapUser, Discovery, Target, UnitId};

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use lun::{Lun, Nexus, ReservationStore, VolumeGuids};
+use lun::{Nexus, OpenUnit, VolumeGuids};
 use parking_lot::RwLock;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
@@ -127,19 +127,6 @@ pub enum Discovery {
     Closed,
 }
 
-/// A logical unit of a target.
-#[derive(Clone)]
-pub struct TargetUnit {
-    /// The unit. It is read-only if its geometry says so.
-    pub unit: Arc<dyn Lun>,
-    /// The name that initiators know the unit by.
-    pub id: UnitId,
-    /// The name of the volume, for the status.
-    pub volume: String,
-    /// The store of reservations; none: they cannot persist over a restart (APTPL).
-    pub reservation_store: Option<ReservationStore>,
-}
-
 /// A target: logical units under a name.
 #[derive(Clone)]
 pub struct Target {
@@ -155,7 +142,7 @@ pub struct Target {
     /// The required proof; none: any initiator name is accepted.
     pub chap: Option<Chap>,
     /// The units by their LUNs.
-    pub units: BTreeMap<u16, TargetUnit>,
+    pub units: BTreeMap<u16, OpenUnit>,
 }
 
 impl Target {
@@ -260,10 +247,10 @@ impl TargetTable {
         let mut table = BTreeMap::new();
         for target in targets {
             let mut units = BTreeMap::new();
-            for (number, target_unit) in &target.units {
-                let found = known.iter().find(|logical| logical.is_of(target_unit));
+            for (number, open) in &target.units {
+                let found = known.iter().find(|logical| logical.is_of(open));
                 let logical = found.cloned().unwrap_or_else(|| {
-                    let logical = LogicalUnit::new(target_unit);
+                    let logical = LogicalUnit::new(open);
                     known.push(Arc::clone(&logical));
                     logical
                 });
@@ -340,9 +327,14 @@ pub(crate) fn nexus(initiator: &str, isid: [u8; 6], target: &str) -> Nexus {
     Nexus(format!("{initiator},i,0x{isid}\0{target}").into_bytes())
 }
 
-/// The name of the initiator port of a nexus.
-pub(crate) fn initiator_port(nexus: &Nexus) -> &[u8] {
-    nexus.0.split(|byte| *byte == 0).next().unwrap_or(&[])
+/// The name of the initiator port of a nexus. An NVMe host has the name that NVMe gives to its identifier.
+pub(crate) fn initiator_port(nexus: &Nexus) -> Vec<u8> {
+    if let Some(host) = nexus.nvme_host() {
+        let digits: String = host.iter().map(|byte| format!("{byte:02x}")).collect();
+        let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| digits[part].to_owned());
+        return format!("nqn.2014-08.org.nvmexpress:uuid:{}", parts.join("-")).into_bytes();
+    }
+    nexus.0.split(|byte| *byte == 0).next().unwrap_or(&[]).to_vec()
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //!
 //! iSCSI, NBD, NVMe/TCP and ublk serve the same volumes. [`Lun`] is their common part: blocks that
 //! are read, written, unmapped and compared, a cache that is flushed, persistent reservations, and
-//! events. [`VolumeLun`] is a volume of an imported pool, [`SnapshotLun`] a snapshot of one.
+//! events. [`VolumeLun`] is a volume of an imported pool, [`SnapshotLun`] a snapshot of one, and [`UnitTable`] opens each
+//! once for all protocols.
 //!
 //! All offsets and lengths are in bytes and multiples of the logical block size. Written data is in memory until
 //! [`Lun::flush`] or a write with [`Durability::Durable`] (FUA): a protocol reports a write-back cache.
@@ -16,6 +17,7 @@ mod reservation_record;
 mod reservation_store;
 mod reservations;
 mod snapshot;
+mod unit_table;
 mod volume;
 
 use std::ops::Range;
@@ -26,10 +28,12 @@ use engine::pool::BlockSource;
 pub use error::{Error, Result};
 pub use reservation_store::{ReservationStore, VolumeGuids};
 pub use reservations::{
-    AccessKind, Holder, Nexus, Preempted, ReservationConflict, ReservationError, ReservationKey,
-    ReservationReport, ReservationType, Reservations,
+    AccessKind, Admitted, Holder, Nexus, Preempted, ReservationCallback, ReservationConflict,
+    ReservationError, ReservationKey, ReservationLoss, ReservationReport, ReservationType,
+    Reservations,
 };
 pub use snapshot::SnapshotLun;
+pub use unit_table::{OpenUnit, UnitTable};
 pub use volume::{LunOptions, VolumeLun};
 
 /// The shape of a logical unit.
@@ -100,10 +104,10 @@ pub struct ThinSpace {
 /// event).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LunEvent {
-    /// It has another number of blocks.
+    /// It has another size.
     Resized {
-        /// The blocks now.
-        blocks: u64,
+        /// Bytes of the volume now.
+        size: u64,
     },
     /// It was rolled back to a snapshot: any content may be another.
     Reverted,
@@ -167,7 +171,7 @@ pub trait Lun: Send + Sync {
     /// resumed, while the initiator waits (failmode=wait).
     fn waits_while_suspended(&self) -> bool;
 
-    /// The persistent reservations. Protocols call [`Reservations::check`] before each request.
+    /// The persistent reservations. Protocols call [`Reservations::admit`] for each request.
     fn reservations(&self) -> &Reservations;
 
     /// Has `callback` called for each event, for as long as the caller keeps it.

@@ -13,16 +13,30 @@
 //! exclusive access, all registrants       registrants       registrants       all registrants
 //! ```
 //!
-//! The state is in memory. [`Reservations::save`] gives it as bytes for a protocol that was asked to keep it over
-//! power loss (APTPL), and [`Reservations::load`] takes them back.
+//! All protocols that serve a unit share one [`Reservations`]: a key that an iSCSI initiator registers keeps NVMe hosts
+//! out, and the reverse. A change waits for the commands that were admitted before it, reports the initiators that have
+//! lost something to the protocols, and saves the state if initiators asked for that (APTPL, PTPL).
+
+mod state;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+
+use crate::ReservationStore;
 
 /// A path from an initiator: in iSCSI the initiator's name and ISID, in NVMe the host identifier. Opaque bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Nexus(pub Vec<u8>);
+
+impl Nexus {
+    /// The identifier of an NVMe host. None: an initiator of another protocol, whose names have another length.
+    pub fn nvme_host(&self) -> Option<[u8; 16]> {
+        self.0.as_slice().try_into().ok()
+    }
+}
 
 /// A key that an initiator registers; 0 is not a key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -138,6 +152,9 @@ pub enum ReservationError {
     /// The bytes are not saved reservations.
     #[error("the saved reservations are damaged")]
     Damaged,
+    /// The new state holds, and could not be saved: it does not outlast a restart.
+    #[error("the reservations could not be saved, and end with the next restart")]
+    NotSaved,
 }
 
 /// The initiators that have lost something by a request; each gets a unit attention.
@@ -149,97 +166,171 @@ pub struct Preempted {
     pub released: Vec<Nexus>,
 }
 
+/// The loss that a change of reservations means for some initiators.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReservationLoss {
+    /// Another initiator removed their registrations (PREEMPT).
+    RegistrationPreempted,
+    /// Another initiator removed all registrations (CLEAR).
+    Cleared,
+    /// They are still registered, and the reservation that let them in was released.
+    Released,
+}
+
+/// A function that is called for each loss, with the initiators. It must not call the unit and must not wait.
+pub type ReservationCallback = Arc<dyn Fn(ReservationLoss, &[Nexus]) + Send + Sync>;
+
+type Subscriber = Weak<dyn Fn(ReservationLoss, &[Nexus]) + Send + Sync>;
+
 /// The persistent reservations of one unit.
-#[derive(Default, Debug)]
-pub struct Reservations(pub(crate) Mutex<ReservationReport>);
+#[derive(Default)]
+pub struct Reservations {
+    state: Mutex<ReservationReport>,
+    /// Held shared by each command from its check to its end, and exclusively by changes: after a preemption no
+    /// command of the other initiator writes any more.
+    gate: RwLock<()>,
+    /// Whether the state is to outlast a restart (APTPL, PTPL).
+    is_persistent: AtomicBool,
+    store: Option<ReservationStore>,
+    subscribers: Mutex<Vec<Subscriber>>,
+}
+
+/// The permission for a command. Reservations do not change while it is held.
+#[must_use = "the command may run only while this is held"]
+pub struct Admitted<'a>(#[expect(dead_code, reason = "held for its lock")] RwLockReadGuard<'a, ()>);
 
 type Outcome<T> = Result<T, ReservationError>;
 
 impl Reservations {
+    /// Reservations that initiators can have saved (APTPL, PTPL) in a store.
+    #[must_use]
+    pub fn with_store(mut self, store: ReservationStore) -> Self {
+        self.store = Some(store);
+        self
+    }
+
     /// The state now.
     pub fn report(&self) -> ReservationReport {
-        self.0.lock().clone()
+        self.state.lock().clone()
+    }
+
+    /// Whether there is a store for the state.
+    pub fn can_persist(&self) -> bool {
+        self.store.is_some()
+    }
+
+    /// Whether the state is saved at each change.
+    pub fn is_persistent(&self) -> bool {
+        self.is_persistent.load(SeqCst)
+    }
+
+    /// Sets whether the state is saved at each change, and saves or forgets it.
+    ///
+    /// # Errors
+    /// If the state could not be saved.
+    pub fn set_persistence(&self, persistence: bool) -> Outcome<()> {
+        let loss = ReservationLoss::RegistrationPreempted;
+        let done = self.change(Some(persistence), loss, |_| Ok(Preempted::default()));
+        done.map(drop)
+    }
+
+    /// Has `callback` called for each loss, for as long as the caller keeps it.
+    pub fn subscribe(&self, callback: &ReservationCallback) {
+        let mut subscribers = self.subscribers.lock();
+        subscribers.retain(|known| known.strong_count() > 0);
+        subscribers.push(Arc::downgrade(callback));
+    }
+
+    /// Waits for the commands that are admitted, changes the state, notifies the protocols, and saves the new state.
+    /// `persistence` sets whether the state is saved from now on; none: as before.
+    fn change(
+        &self,
+        persistence: Option<bool>,
+        loss: ReservationLoss,
+        act: impl FnOnce(&mut ReservationReport) -> Outcome<Preempted>,
+    ) -> Outcome<Preempted> {
+        let _exclusive = self.gate.write();
+        let preempted = act(&mut self.state.lock())?;
+        if let Some(persistence) = persistence {
+            self.is_persistent.store(persistence, SeqCst);
+        }
+        let subscribers = self.subscribers.lock().clone();
+        for subscriber in subscribers.iter().filter_map(Weak::upgrade) {
+            for (loss, nexuses) in
+                [(loss, &preempted.unregistered), (ReservationLoss::Released, &preempted.released)]
+            {
+                if !nexuses.is_empty() {
+                    subscriber(loss, nexuses);
+                }
+            }
+        }
+        let Some(store) = &self.store else { return Ok(preempted) };
+        let bytes = self.is_persistent().then(|| self.save());
+        if store.save(bytes.as_deref()) { Ok(preempted) } else { Err(ReservationError::NotSaved) }
     }
 
     /// Registers a key, changes it, or unregisters ([`ReservationKey::NONE`]). `current` is the key that the
-    /// initiator believes to have; none: it does not matter (REGISTER AND IGNORE EXISTING KEY).
+    /// initiator believes to have; none: it does not matter (REGISTER AND IGNORE EXISTING KEY). `persistence` sets
+    /// whether the state is to outlast a restart; none: as before.
+    ///
+    /// # Errors
+    /// If the initiator has another key, or the state could not be saved.
     pub fn register(
         &self,
         nexus: &Nexus,
         current: Option<ReservationKey>,
         new: ReservationKey,
+        persistence: Option<bool>,
     ) -> Outcome<Preempted> {
-        let mut state = self.0.lock();
-        let registered = state.registrations.get(nexus).copied();
-        let is_expected = |current| registered.unwrap_or(ReservationKey::NONE) == current;
-        if !current.is_none_or(is_expected) {
-            return Err(ReservationConflict.into());
-        }
-        let released = if new != ReservationKey::NONE {
-            state.registrations.insert(nexus.clone(), new);
-            Vec::new()
-        } else if registered.is_some() {
-            state.unregister(nexus)
-        } else {
-            return Ok(Preempted::default());
-        };
-        state.count_change();
-        Ok(Preempted { unregistered: Vec::new(), released })
+        self.change(persistence, ReservationLoss::RegistrationPreempted, |state| {
+            state.register(nexus, current, new)
+        })
     }
 
     /// Reserves the unit.
+    ///
+    /// # Errors
+    /// If the initiator is not registered, another one holds the unit, or the state could not be saved.
     pub fn reserve(
         &self,
         nexus: &Nexus,
         key: ReservationKey,
         kind: ReservationType,
     ) -> Outcome<()> {
-        let mut state = self.0.lock();
-        state.check_registered(nexus, key)?;
-        match &state.reservation {
-            Some((_, held)) if *held != kind || !state.is_holder(nexus) => {
-                return Err(ReservationConflict.into());
-            }
-            Some(_) => {}
-            None => state.reservation = Some((holder_for(nexus, kind), kind)),
-        }
-        Ok(())
+        let done = self.change(None, ReservationLoss::RegistrationPreempted, |state| {
+            state.reserve(nexus, key, kind).map(|()| Preempted::default())
+        });
+        done.map(drop)
     }
 
-    /// Releases the reservation, if the initiator holds it. Returns the initiators to notify.
+    /// Releases the reservation, if the initiator holds it. Returns the initiators that were notified.
+    ///
+    /// # Errors
+    /// If the initiator is not registered, the type is another, or the state could not be saved.
     pub fn release(
         &self,
         nexus: &Nexus,
         key: ReservationKey,
         kind: ReservationType,
     ) -> Outcome<Preempted> {
-        let mut state = self.0.lock();
-        state.check_registered(nexus, key)?;
-        match state.reservation {
-            Some((_, held)) if state.is_holder(nexus) && held != kind => {
-                Err(ReservationError::InvalidRelease)
-            }
-            Some(_) if state.is_holder(nexus) => {
-                let released = state.end_reservation(nexus);
-                Ok(Preempted { unregistered: Vec::new(), released })
-            }
-            _ => Ok(Preempted::default()),
-        }
+        self.change(None, ReservationLoss::RegistrationPreempted, |state| {
+            state.release(nexus, key, kind)
+        })
     }
 
     /// Removes the reservation and all registrations.
+    ///
+    /// # Errors
+    /// If the initiator is not registered, or the state could not be saved.
     pub fn clear(&self, nexus: &Nexus, key: ReservationKey) -> Outcome<Preempted> {
-        let mut state = self.0.lock();
-        state.check_registered(nexus, key)?;
-        state.reservation = None;
-        let all = std::mem::take(&mut state.registrations).into_keys();
-        state.count_change();
-        let unregistered = all.filter(|other| other != nexus).collect();
-        Ok(Preempted { unregistered, released: Vec::new() })
+        self.change(None, ReservationLoss::Cleared, |state| state.clear(nexus, key))
     }
 
     /// Removes the registrations of a key, and takes the reservation if that key holds it. For
     /// PREEMPT AND ABORT the protocol also aborts the requests of the returned initiators.
+    ///
+    /// # Errors
+    /// If the initiator is not registered, the key is nobody's, or the state could not be saved.
     pub fn preempt(
         &self,
         nexus: &Nexus,
@@ -247,45 +338,32 @@ impl Reservations {
         victim: ReservationKey,
         kind: ReservationType,
     ) -> Outcome<Preempted> {
-        let mut state = self.0.lock();
-        state.check_registered(nexus, key)?;
-        let held = state.reservation.clone();
-        let takes = match &held {
-            Some((Holder::AllRegistrants, _)) => victim == ReservationKey::NONE,
-            Some((Holder::One(holder), _)) => state.registrations.get(holder) == Some(&victim),
-            None => false,
-        };
-        let is_victim = |other: &Nexus, its: &ReservationKey| {
-            other != nexus && (*its == victim || victim == ReservationKey::NONE && takes)
-        };
-        if victim == ReservationKey::NONE && !takes {
-            return Err(ReservationError::InvalidKey);
-        }
-        let gone = state.registrations.iter().filter(|(other, its)| is_victim(other, its));
-        let unregistered: Vec<Nexus> = gone.map(|(other, _)| other.clone()).collect();
-        let names_itself = state.registrations.get(nexus) == Some(&victim);
-        if unregistered.is_empty() && !takes && !names_itself {
-            return Err(ReservationConflict.into());
-        }
-        state.registrations.retain(|other, _| !unregistered.contains(other));
-        let mut released = Vec::new();
-        if takes {
-            state.reservation = Some((holder_for(nexus, kind), kind));
-            if held.is_some_and(|(_, before)| before != kind) {
-                let others = state.registrations.keys().filter(|other| *other != nexus);
-                released = others.cloned().collect();
-            }
-        } else if names_itself {
-            // its own key may be that of the last of all registrants
-            released = state.unregister(nexus);
-        }
-        state.count_change();
-        Ok(Preempted { unregistered, released })
+        self.change(None, ReservationLoss::RegistrationPreempted, |state| {
+            state.preempt(nexus, key, victim, kind)
+        })
     }
 
-    /// Whether a request of an initiator may be done.
+    /// Admits a command of an initiator. Changes of reservations wait until the result is dropped; a thread must not
+    /// hold two.
+    ///
+    /// # Errors
+    /// If a reservation keeps the initiator out.
+    pub fn admit(
+        &self,
+        nexus: &Nexus,
+        access: AccessKind,
+    ) -> Result<Admitted<'_>, ReservationConflict> {
+        let guard = self.gate.read();
+        self.check(nexus, access)?;
+        Ok(Admitted(guard))
+    }
+
+    /// Whether a command of an initiator may run now.
+    ///
+    /// # Errors
+    /// If a reservation keeps the initiator out.
     pub fn check(&self, nexus: &Nexus, access: AccessKind) -> Result<(), ReservationConflict> {
-        let state = self.0.lock();
+        let state = self.state.lock();
         let Some((_, kind)) = &state.reservation else { return Ok(()) };
         let is_registrant = state.registrations.contains_key(nexus);
         let is_allowed = state.is_holder(nexus)
@@ -296,60 +374,17 @@ impl Reservations {
 
     /// The state as bytes, to be kept with the configuration of the unit.
     pub fn save(&self) -> Vec<u8> {
-        crate::reservation_record::encode(&self.0.lock())
+        crate::reservation_record::encode(&self.state.lock())
     }
 
-    /// The state that [`Reservations::save`] gave.
+    /// The state that [`Reservations::save`] gave. It is saved again at each change.
+    ///
+    /// # Errors
+    /// If the bytes are damaged.
     pub fn load(bytes: &[u8]) -> Outcome<Self> {
         let state = crate::reservation_record::decode(bytes).ok_or(ReservationError::Damaged)?;
-        Ok(Self(Mutex::new(state)))
-    }
-}
-
-fn holder_for(nexus: &Nexus, kind: ReservationType) -> Holder {
-    if kind.is_all_registrants() { Holder::AllRegistrants } else { Holder::One(nexus.clone()) }
-}
-
-impl ReservationReport {
-    fn check_registered(&self, nexus: &Nexus, key: ReservationKey) -> Outcome<()> {
-        match self.registrations.get(nexus) {
-            Some(registered) if *registered == key => Ok(()),
-            _ => Err(ReservationConflict.into()),
-        }
-    }
-
-    fn is_holder(&self, nexus: &Nexus) -> bool {
-        match &self.reservation {
-            Some((Holder::One(holder), _)) => holder == nexus,
-            Some((Holder::AllRegistrants, _)) => self.registrations.contains_key(nexus),
-            None => false,
-        }
-    }
-
-    /// PRGENERATION wraps around by its definition.
-    fn count_change(&mut self) {
-        self.generation = self.generation.wrapping_add(1);
-    }
-
-    /// Removes a registration; returns the others if a reservation that let them in ended with it.
-    fn unregister(&mut self, nexus: &Nexus) -> Vec<Nexus> {
-        let was_holder = self.is_holder(nexus);
-        self.registrations.remove(nexus);
-        let is_last = self.registrations.is_empty();
-        match self.reservation {
-            Some((Holder::One(_), _)) if was_holder => self.end_reservation(nexus),
-            Some((Holder::AllRegistrants, _)) if is_last => self.end_reservation(nexus),
-            _ => Vec::new(),
-        }
-    }
-
-    /// Ends the reservation; returns the other registrants if it let them in.
-    fn end_reservation(&mut self, nexus: &Nexus) -> Vec<Nexus> {
-        let Some((_, kind)) = self.reservation.take() else { return Vec::new() };
-        if kind.is_for_holder_alone() {
-            return Vec::new();
-        }
-        self.registrations.keys().filter(|other| *other != nexus).cloned().collect()
+        let is_persistent = AtomicBool::new(!state.registrations.is_empty());
+        Ok(Self { state: Mutex::new(state), is_persistent, ..Self::default() })
     }
 }
 

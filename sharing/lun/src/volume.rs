@@ -1,7 +1,10 @@
 //! A volume of an imported pool as a logical unit.
 //!
 //! The unit holds the volume, so that `zfs destroy` says that it is busy. It follows the volume by its guid: a
-//! rename goes unnoticed, and after a rollback the unit opens the volume again and tells its initiators.
+//! rename goes unnoticed, and after a rollback the unit opens the volume again and notifies its initiators.
+//!
+//! Protocols that serve one volume have views of it, each with its own options. The views share the locks of ranges,
+//! the reservations and the events.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -17,7 +20,7 @@ use crate::{
 };
 
 /// How a volume is served.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LunOptions {
     /// Bytes of a logical block: 512 or 4096.
     pub block_size: u32,
@@ -44,12 +47,15 @@ impl LunOptions {
 
 /// A volume as a logical unit. Cheap to clone.
 #[derive(Clone)]
-pub struct VolumeLun(Arc<Inner>);
+pub struct VolumeLun {
+    shared: Arc<SharedVolume>,
+    options: LunOptions,
+}
 
-struct Inner {
+/// The part of an open volume that all its views share.
+pub(crate) struct SharedVolume {
     pool: Pool,
     guid: u64,
-    options: LunOptions,
     current: RwLock<Current>,
     locks: RangeLocks,
     reservations: Reservations,
@@ -87,17 +93,16 @@ impl VolumeLun {
         options.check(volume.block_size())?;
         let (pool, guid, size) = (pool.clone(), volume.guid(), volume.size());
         let current = Current { volume: volume.clone(), _hold: hold, size, is_gone: false };
-        let inner = Arc::new_cyclic(|weak: &Weak<Inner>| {
+        let shared = Arc::new_cyclic(|weak: &Weak<SharedVolume>| {
             let weak = weak.clone();
             let watcher = move || {
-                if let Some(inner) = weak.upgrade() {
-                    inner.refresh();
+                if let Some(shared) = weak.upgrade() {
+                    shared.refresh();
                 }
             };
-            Inner {
+            SharedVolume {
                 pool,
                 guid,
-                options,
                 current: RwLock::new(current),
                 locks: RangeLocks::default(),
                 reservations,
@@ -105,19 +110,46 @@ impl VolumeLun {
                 watcher: Arc::new(watcher),
             }
         });
-        volume.watch(&inner.watcher);
+        volume.watch(&shared.watcher);
         // it may have been resized before it was watched
-        inner.refresh();
-        Ok(Self(inner))
+        shared.refresh();
+        Ok(Self { shared, options })
+    }
+
+    /// A view of a volume that is open already.
+    pub(crate) fn view(shared: Arc<SharedVolume>, options: LunOptions) -> Result<Self> {
+        options.check(shared.current.read().volume.block_size())?;
+        Ok(Self { shared, options })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<SharedVolume> {
+        &self.shared
     }
 
     /// Guid of the volume: a name for the unit that stays the same (NAA, EUI-64, serial number).
     pub fn guid(&self) -> u64 {
-        self.0.guid
+        self.shared.guid
+    }
+
+    fn check_range(&self, offset: u64, length: u64, size: u64) -> Result<Range<u64>> {
+        ranges::check(self.options.block_size, (offset, length), size)
+    }
+
+    fn check_given_range(&self, range: &Range<u64>, size: u64) -> Result<Range<u64>> {
+        ranges::check_given(self.options.block_size, range, size)
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        if self.options.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 }
 
-impl Inner {
+impl SharedVolume {
+    /// Whether the volume was destroyed, or its pool exported.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.volume().is_err()
+    }
+
     /// The volume as it is now, opened again if it was rolled back.
     fn volume(&self) -> Result<OpenVolume> {
         {
@@ -156,8 +188,7 @@ impl Inner {
             let size = current.volume.size();
             if !current.is_gone && size != current.size {
                 current.size = size;
-                events
-                    .push(LunEvent::Resized { blocks: size / u64::from(self.options.block_size) });
+                events.push(LunEvent::Resized { size });
             }
             events
         };
@@ -173,18 +204,6 @@ impl Inner {
         let name = self.pool.dataset_name_by_guid(self.guid).ok()??;
         let (volume, hold) = self.pool.open_volume(&name).ok()?;
         (volume.guid() == self.guid && !volume.is_retired()).then_some((volume, hold))
-    }
-
-    fn check_range(&self, offset: u64, length: u64, size: u64) -> Result<Range<u64>> {
-        ranges::check(self.options.block_size, (offset, length), size)
-    }
-
-    fn check_given_range(&self, range: &Range<u64>, size: u64) -> Result<Range<u64>> {
-        ranges::check_given(self.options.block_size, range, size)
-    }
-
-    fn check_writable(&self) -> Result<()> {
-        if self.options.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
     fn commit(volume: &OpenVolume, durability: Durability) -> Result<()> {
@@ -221,56 +240,56 @@ fn read_exact(volume: &OpenVolume, offset: u64, into: &mut [u8]) -> Result<()> {
 
 impl Lun for VolumeLun {
     fn geometry(&self) -> Geometry {
-        let current = self.0.current.read();
-        let (block_size, physical) = (self.0.options.block_size, current.volume.block_size());
+        let current = self.shared.current.read();
+        let (block_size, physical) = (self.options.block_size, current.volume.block_size());
         Geometry {
             block_size,
             blocks: current.volume.size() / u64::from(block_size),
             physical_block_size: physical,
             optimal_transfer: (physical, MAX_OPTIMAL_TRANSFER.max(physical)),
             unmap_granularity: physical,
-            is_read_only: self.0.options.read_only || current.volume.is_read_only(),
+            is_read_only: self.options.read_only || current.volume.is_read_only(),
         }
     }
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        self.0.run(|volume| {
-            self.0.check_range(offset, byte_count(into), volume.size())?;
+        self.shared.run(|volume| {
+            self.check_range(offset, byte_count(into), volume.size())?;
             read_exact(volume, offset, into)
         })
     }
 
     fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<()> {
-        self.0.check_writable()?;
-        self.0.run(|volume| {
-            let range = self.0.check_range(offset, byte_count(bytes), volume.size())?;
-            let _lock = self.0.locks.lock_shared(range);
+        self.check_writable()?;
+        self.shared.run(|volume| {
+            let range = self.check_range(offset, byte_count(bytes), volume.size())?;
+            let _lock = self.shared.locks.lock_shared(range);
             volume.write(offset, bytes)?;
-            Inner::commit(volume, durability)
+            SharedVolume::commit(volume, durability)
         })
     }
 
     fn unmap(&self, range: Range<u64>) -> Result<()> {
-        self.0.check_writable()?;
-        self.0.run(|volume| {
-            let range = self.0.check_given_range(&range, volume.size())?;
-            let _lock = self.0.locks.lock_shared(range.clone());
+        self.check_writable()?;
+        self.shared.run(|volume| {
+            let range = self.check_given_range(&range, volume.size())?;
+            let _lock = self.shared.locks.lock_shared(range.clone());
             Ok(volume.discard(range)?)
         })
     }
 
     fn write_zeroes(&self, range: Range<u64>, durability: Durability) -> Result<()> {
-        self.0.check_writable()?;
-        self.0.run(|volume| {
-            let range = self.0.check_given_range(&range, volume.size())?;
-            let _lock = self.0.locks.lock_shared(range.clone());
+        self.check_writable()?;
+        self.shared.run(|volume| {
+            let range = self.check_given_range(&range, volume.size())?;
+            let _lock = self.shared.locks.lock_shared(range.clone());
             volume.write_zeros(range)?;
-            Inner::commit(volume, durability)
+            SharedVolume::commit(volume, durability)
         })
     }
 
     fn flush(&self) -> Result<()> {
-        self.0.run(|volume| Ok(volume.flush()?))
+        self.shared.run(|volume| Ok(volume.flush()?))
     }
 
     fn compare_and_write(
@@ -280,41 +299,41 @@ impl Lun for VolumeLun {
         new: &[u8],
         durability: Durability,
     ) -> Result<Compared> {
-        self.0.check_writable()?;
+        self.check_writable()?;
         if expected.len() != new.len() {
             return Err(Error::LengthMismatch);
         }
-        self.0.run(|volume| {
-            let range = self.0.check_range(offset, byte_count(new), volume.size())?;
-            let _lock = self.0.locks.lock_exclusive(range);
+        self.shared.run(|volume| {
+            let range = self.check_range(offset, byte_count(new), volume.size())?;
+            let _lock = self.shared.locks.lock_exclusive(range);
             let mut found = vec![0; expected.len()];
             read_exact(volume, offset, &mut found)?;
             if let Some(at) = found.iter().zip(expected).position(|(one, other)| one != other) {
                 return Ok(Compared::Differs { at });
             }
             volume.write(offset, new)?;
-            Inner::commit(volume, durability)?;
+            SharedVolume::commit(volume, durability)?;
             Ok(Compared::Written)
         })
     }
 
     fn block_source(&self) -> Result<Option<BlockSource>> {
-        Ok(Some(BlockSource::Volume(self.0.volume()?)))
+        Ok(Some(BlockSource::Volume(self.shared.volume()?)))
     }
 
     fn clone_blocks(&self, source: &BlockSource, from: Range<u64>, to: u64) -> Result<u64> {
-        self.0.check_writable()?;
-        self.0.run(|volume| {
+        self.check_writable()?;
+        self.shared.run(|volume| {
             let length = from.end.checked_sub(from.start).ok_or(Error::LengthMismatch)?;
-            let range = self.0.check_range(to, length, volume.size())?;
-            let _lock = self.0.locks.lock_shared(range);
+            let range = self.check_range(to, length, volume.size())?;
+            let _lock = self.shared.locks.lock_shared(range);
             Ok(volume.clone_blocks(source, from, to)?)
         })
     }
 
     fn extent(&self, range: Range<u64>) -> Result<Extent> {
-        self.0.run(|volume| {
-            let Range { start, end } = self.0.check_given_range(&range, volume.size())?;
+        self.shared.run(|volume| {
+            let Range { start, end } = self.check_given_range(&range, volume.size())?;
             loop {
                 // physical blocks are whole logical blocks, so both ends are aligned
                 let data = volume.next_data(start)?.map_or(end, |data| data.clamp(start, end));
@@ -326,30 +345,34 @@ impl Lun for VolumeLun {
                     return Ok(Extent { range: start..hole, is_mapped: true });
                 }
                 // the range was freed, or the volume shrank, between the two questions
-                self.0.check_given_range(&range, volume.size())?;
+                self.check_given_range(&range, volume.size())?;
             }
         })
     }
 
     fn space(&self) -> Result<ThinSpace> {
-        self.0.volume()?;
+        self.shared.volume()?;
         let gone = |why: engine::Error| Error::Medium { why: why.to_string() };
-        let name =
-            self.0.pool.dataset_name_by_guid(self.0.guid).map_err(gone)?.ok_or(Error::Gone)?;
-        let found = self.0.pool.space(&name);
+        let name = self
+            .shared
+            .pool
+            .dataset_name_by_guid(self.shared.guid)
+            .map_err(gone)?
+            .ok_or(Error::Gone)?;
+        let found = self.shared.pool.space(&name);
         Ok(ThinSpace { used: found.referenced, available: found.available })
     }
 
     fn waits_while_suspended(&self) -> bool {
-        self.0.pool.has_failmode_wait()
+        self.shared.pool.has_failmode_wait()
     }
 
     fn reservations(&self) -> &Reservations {
-        &self.0.reservations
+        &self.shared.reservations
     }
 
     fn subscribe(&self, callback: &EventCallback) {
-        let mut subscribers = self.0.subscribers.lock();
+        let mut subscribers = self.shared.subscribers.lock();
         subscribers.retain(|known| known.strong_count() > 0);
         subscribers.push(Arc::downgrade(callback));
     }

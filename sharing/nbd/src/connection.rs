@@ -8,8 +8,10 @@ use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tcp::{ConnectionShare, Incoming, Reserved};
+use tcp::{ConnectionShare, Incoming, Reserved, Transport};
+use tls::ServerStream;
 
+use crate::encryption::EncryptedTransport;
 use crate::export::Export;
 use crate::negotiation::{Negotiation, Session, Step, reply_error};
 use crate::request::{Reply, byte_length};
@@ -87,62 +89,116 @@ impl Client {
 
 /// Serves a client until its connection ends.
 pub(crate) fn serve(shared: &Shared, client: &Client) {
-    let stall_timeout = shared.options.stall_timeout;
-    let mut incoming = Incoming::new(Arc::clone(&client.stream));
-    let session = tcp::configure(&client.stream, stall_timeout)
-        .and_then(|()| negotiate(shared, client, &mut incoming));
-    if let Ok(Some(session)) = session {
+    let negotiated = tcp::configure(&client.stream, shared.options.stall_timeout)
+        .and_then(|()| Handshake::new(shared, client).run());
+    if let Ok(Some((session, channel))) = negotiated {
         // the export may have changed before this client was known to have it
         let is_current = shared.exports.read().serves(&session.export, client.address())
             && session.export.unit.geometry().size() >= session.size;
         if is_current {
-            Transmission::new(shared, client, session, incoming).run();
+            Transmission::new(shared, client, session, channel).run();
         }
     }
     client.abort();
 }
 
-/// The handshake. None: the client ended it, or requested a missing export by the old option.
-fn negotiate(
-    shared: &Shared,
-    client: &Client,
-    incoming: &mut Incoming,
-) -> io::Result<Option<Session>> {
-    // the time is for the whole handshake: a client has no reason to wait in it
-    let deadline = Instant::now() + shared.options.stall_timeout;
-    let left = || deadline.saturating_duration_since(Instant::now());
-    let send = |bytes: &[u8]| tcp::send(&client.stream, &mut [IoSlice::new(bytes)], left());
-    send(&greeting())?;
-    let mut flags = [0; ClientFlags::SIZE];
-    incoming.read_exact(&mut flags, left())?;
-    let Ok(flags) = ClientFlags::parse(flags) else { return Ok(None) };
-    let mut negotiation = Negotiation::new(flags, shared.max_request_bytes());
-    loop {
-        let mut header = [0; OptionHeader::SIZE];
-        incoming.read_exact(&mut header, left())?;
-        let Ok(header) = OptionHeader::parse(&header) else { return Ok(None) };
-        let length = byte_length(header.length);
-        let mut replies = Vec::new();
-        if length > MAX_OPTION_BYTES {
-            incoming.skip(length, left())?;
-            let message = "the option has more than 64 KiB";
-            reply_error(header.code, OptionError::TooBig, message, &mut replies);
-            send(&replies)?;
-            continue;
+/// Both directions of a connection, encrypted or not.
+struct Channel {
+    transport: Arc<dyn Transport>,
+    incoming: Incoming,
+}
+
+impl Channel {
+    fn new(transport: Arc<dyn Transport>) -> Self {
+        Self { incoming: Incoming::new(Arc::clone(&transport)), transport }
+    }
+}
+
+/// The handshake of one client.
+struct Handshake<'a> {
+    shared: &'a Shared,
+    client: &'a Client,
+    channel: Channel,
+    /// The time is for the whole handshake: a client has no reason to wait in it.
+    deadline: Instant,
+}
+
+impl<'a> Handshake<'a> {
+    fn new(shared: &'a Shared, client: &'a Client) -> Self {
+        let socket: Arc<TcpStream> = Arc::clone(&client.stream);
+        let deadline = Instant::now() + shared.options.stall_timeout;
+        Self { shared, client, channel: Channel::new(socket), deadline }
+    }
+
+    fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        tcp::send(&self.channel.transport, &mut [IoSlice::new(bytes)], self.time_left())
+    }
+
+    fn read_exact(&mut self, into: &mut [u8]) -> io::Result<()> {
+        self.channel.incoming.read_exact_until(into, self.deadline)
+    }
+
+    /// None: the client ended it, or requested a missing export by the old option.
+    fn run(mut self) -> io::Result<Option<(Session, Channel)>> {
+        self.send(&greeting())?;
+        let mut flags = [0; ClientFlags::SIZE];
+        self.read_exact(&mut flags)?;
+        let Ok(flags) = ClientFlags::parse(flags) else { return Ok(None) };
+        let (most, encryption) = (self.shared.max_request_bytes(), self.shared.encryption_state());
+        let mut negotiation = Negotiation::new(flags, most, encryption);
+        loop {
+            let mut header = [0; OptionHeader::SIZE];
+            self.read_exact(&mut header)?;
+            let Ok(header) = OptionHeader::parse(&header) else { return Ok(None) };
+            let length = byte_length(header.length);
+            let mut replies = Vec::new();
+            if length > MAX_OPTION_BYTES {
+                let time = self.time_left();
+                self.channel.incoming.skip(length, time)?;
+                let message = "the option has more than 64 KiB";
+                reply_error(header.code, OptionError::TooBig, message, &mut replies);
+                self.send(&replies)?;
+                continue;
+            }
+            let mut payload = vec![0; length];
+            self.read_exact(&mut payload)?;
+            let exports = self.shared.exports.read().visible_from(self.client.address());
+            let step = negotiation.answer(&exports, (header.code, &payload), &mut replies);
+            if let Step::Transmit(session) = &step {
+                *self.client.serving.lock() = Some((Arc::clone(&session.export), session.size));
+            }
+            self.send(&replies)?;
+            match step {
+                Step::NextOption => {}
+                Step::StartTls => {
+                    self.start_tls()?;
+                    negotiation = negotiation.encrypted();
+                }
+                Step::Transmit(session) => return Ok(Some((*session, self.channel))),
+                Step::Close => return Ok(None),
+            }
         }
-        let mut payload = vec![0; length];
-        incoming.read_exact(&mut payload, left())?;
-        let exports = shared.exports.read().visible_from(client.address());
-        let step = negotiation.answer(&exports, (header.code, &payload), &mut replies);
-        if let Step::Transmit(session) = &step {
-            *client.serving.lock() = Some((Arc::clone(&session.export), session.size));
+    }
+
+    /// Continues in TLS.
+    fn start_tls(&mut self) -> io::Result<()> {
+        // bytes that came before the encryption may be another sender's
+        if self.channel.incoming.has_unread_bytes() {
+            return Err(io::ErrorKind::InvalidData.into());
         }
-        send(&replies)?;
-        match step {
-            Step::NextOption => {}
-            Step::Transmit(session) => return Ok(Some(*session)),
-            Step::Close => return Ok(None),
-        }
+        let Some(encryption) = &self.shared.encryption else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let certificate = (encryption.certificate)().map_err(io::Error::other)?;
+        let socket = Arc::clone(&self.client.stream);
+        let deadline = self.deadline;
+        let stream = ServerStream::accept(socket, certificate, || Instant::now() >= deadline)?;
+        self.channel = Channel::new(Arc::new(EncryptedTransport(stream)));
+        Ok(())
     }
 }
 
@@ -151,6 +207,7 @@ struct Transmission<'a> {
     shared: &'a Shared,
     client: &'a Client,
     session: Session,
+    transport: Arc<dyn Transport>,
     /// Locked by the thread that reads a request.
     incoming: Mutex<Incoming>,
     /// Locked by the thread that sends a reply.
@@ -162,11 +219,13 @@ struct Transmission<'a> {
 }
 
 impl<'a> Transmission<'a> {
-    fn new(shared: &'a Shared, client: &'a Client, session: Session, incoming: Incoming) -> Self {
+    fn new(shared: &'a Shared, client: &'a Client, session: Session, channel: Channel) -> Self {
+        let Channel { transport, incoming } = channel;
         Self {
             shared,
             client,
             session,
+            transport,
             incoming: Mutex::new(incoming),
             outgoing: Mutex::default(),
             share: ConnectionShare::default(),
@@ -278,7 +337,7 @@ impl<'a> Transmission<'a> {
             }
         }
         let _turn = self.outgoing.lock();
-        tcp::send(&self.client.stream, &mut slices, self.allowance(bytes))
+        tcp::send(&self.transport, &mut slices, self.allowance(bytes))
     }
 
     fn allowance(&self, bytes: usize) -> Duration {

@@ -3,6 +3,7 @@
 //! ```text
 //! server        listeners, the table of exports, the table of clients; start, reload, stop, status
 //!  └ connection   one client: the handshake, then threads that read requests and write replies
+//!    ├ encryption    TLS, which the client starts in the handshake
 //!    ├ negotiation   options to replies, without a socket
 //!    ├ request       one request on a unit, to a reply, without a socket
 //!    └ wire          bytes to messages and back
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod connection;
+mod encryption;
 mod error;
 mod export;
 mod negotiation;
@@ -33,6 +35,7 @@ mod server;
 mod status;
 pub mod wire;
 
+pub use encryption::{CertificateSource, Encryption};
 pub use error::{Error, Result};
 pub use export::Export;
 pub use options::ServerOptions;

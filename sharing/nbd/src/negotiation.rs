@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use lun::Nexus;
 
+use crate::encryption::EncryptionState;
 use crate::export::{Export, ExportTable};
 use crate::wire::handshake::{ClientFlags, export_name_answer};
 use crate::wire::option::{
@@ -36,6 +37,8 @@ pub(crate) struct Session {
 pub(crate) enum Step {
     /// Read the next option.
     NextOption,
+    /// Start TLS, and begin the negotiation again.
+    StartTls,
     /// Start the transmission.
     Transmit(Box<Session>),
     /// Close the connection.
@@ -46,14 +49,25 @@ pub(crate) enum Step {
 pub(crate) struct Negotiation {
     flags: ClientFlags,
     max_request_bytes: u32,
+    encryption: EncryptionState,
     is_structured: bool,
     /// The export for which the context "base:allocation" was selected last.
     block_status_of: Option<String>,
 }
 
 impl Negotiation {
-    pub(crate) fn new(flags: ClientFlags, max_request_bytes: u32) -> Self {
-        Self { flags, max_request_bytes, is_structured: false, block_status_of: None }
+    pub(crate) fn new(
+        flags: ClientFlags,
+        max_request_bytes: u32,
+        encryption: EncryptionState,
+    ) -> Self {
+        let (is_structured, block_status_of) = (false, None);
+        Self { flags, max_request_bytes, encryption, is_structured, block_status_of }
+    }
+
+    /// The negotiation of the same client after it has started TLS. Nothing of the unprotected one holds.
+    pub(crate) fn encrypted(&self) -> Self {
+        Self::new(self.flags, self.max_request_bytes, EncryptionState::Active)
     }
 
     /// Appends the replies to an option.
@@ -63,6 +77,16 @@ impl Negotiation {
         (option, payload): (u32, &[u8]),
         out: &mut Vec<u8>,
     ) -> Step {
+        let is_exempt = matches!(option, code::STARTTLS | code::ABORT);
+        if self.encryption == EncryptionState::Required && !is_exempt {
+            if option == code::EXPORT_NAME {
+                return Step::Close;
+            }
+            let message =
+                "this server requires TLS: use nbds:// or the option of your client for TLS";
+            reply_error(option, OptionError::TlsRequired, message, out);
+            return Step::NextOption;
+        }
         let parsed = match ClientOption::parse(option, payload) {
             Ok(parsed) => parsed,
             // EXPORT_NAME has no reply for an error
@@ -103,12 +127,27 @@ impl Negotiation {
                     self.block_status_of = Some(query.export);
                 }
             }
-            ClientOption::StartTls => {
-                let message = "this server has no TLS: use a network that is protected otherwise";
-                reply_error(option, OptionError::Unsupported, message, out);
-            }
+            ClientOption::StartTls => return self.start_tls(option, out),
             ClientOption::Unknown => {
                 reply_error(option, OptionError::Unsupported, "unknown option", out);
+            }
+        }
+        Step::NextOption
+    }
+
+    fn start_tls(&self, option: u32, out: &mut Vec<u8>) -> Step {
+        match self.encryption {
+            EncryptionState::Offered | EncryptionState::Required => {
+                OptionReply::Ack.encode(option, out);
+                return Step::StartTls;
+            }
+            EncryptionState::Unavailable => {
+                let message =
+                    "this server has no TLS: set nbd.tls to \"allow\" or \"require\" on it";
+                reply_error(option, OptionError::Unsupported, message, out);
+            }
+            EncryptionState::Active => {
+                reply_error(option, OptionError::Invalid, "TLS is active already", out);
             }
         }
         Step::NextOption

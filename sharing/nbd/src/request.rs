@@ -147,10 +147,11 @@ impl Session {
             Command::Write | Command::Trim | Command::WriteZeroes => Some(AccessKind::Write),
             Command::Flush | Command::Disconnect | Command::Unknown(_) => None,
         };
-        let conflict = access.map(|access| unit.reservations().check(&self.nexus, access));
-        if let Some(Err(conflict)) = conflict {
-            return fail(ErrorCode::Eperm, &conflict.to_string());
-        }
+        let admitted = access.map(|access| unit.reservations().admit(&self.nexus, access));
+        let _admitted = match admitted.transpose() {
+            Ok(admitted) => admitted,
+            Err(conflict) => return fail(ErrorCode::Eperm, &conflict.to_string()),
+        };
         let done = match request.command {
             Command::Read | Command::Write if request.length > self.sizes.maximum => {
                 let is_read = request.command == Command::Read;

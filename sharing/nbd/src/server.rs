@@ -8,6 +8,7 @@ use parking_lot::{Mutex, RwLock};
 use tcp::{ConnectionTable, Listener, ListenerError, MemoryBudget};
 
 use crate::connection::{self, Client};
+use crate::encryption::{Encryption, EncryptionState};
 use crate::export::{Export, ExportTable};
 use crate::status::{ServerStatus, SharedCounters};
 use crate::{Error, Result, ServerOptions};
@@ -26,18 +27,28 @@ pub(crate) struct Shared {
     pub(crate) exports: RwLock<ExportTable>,
     pub(crate) budget: MemoryBudget,
     pub(crate) totals: SharedCounters,
+    /// None: connections are not encrypted.
+    pub(crate) encryption: Option<Encryption>,
     clients: Arc<ConnectionTable<Client>>,
 }
 
 impl Server {
-    /// Starts to listen, and serves the exports.
-    pub fn start(options: &ServerOptions, exports: Vec<Export>) -> Result<Self> {
+    /// Starts to listen, and serves the exports, with TLS or without.
+    ///
+    /// # Errors
+    /// If an address or a limit cannot be used, or two exports have one name.
+    pub fn start(
+        options: &ServerOptions,
+        exports: Vec<Export>,
+        encryption: Option<Encryption>,
+    ) -> Result<Self> {
         options.check()?;
         let shared = Arc::new(Shared {
             options: options.clone(),
             exports: RwLock::default(),
             budget: MemoryBudget::new(options.max_buffered_bytes),
             totals: SharedCounters::default(),
+            encryption,
             clients: Arc::new(ConnectionTable::new(options.max_connections)),
         });
         let mut server = Self { shared, listeners: Vec::new(), subscriptions: Mutex::default() };
@@ -82,14 +93,13 @@ impl Server {
     /// Ends the connections to an export when its unit is not any more what clients know.
     fn watch(&self, export: &Arc<Export>) -> EventCallback {
         let (shared, watched) = (Arc::downgrade(&self.shared), Arc::clone(export));
-        let block_size = u64::from(export.unit.geometry().block_size);
         let callback: EventCallback = Arc::new(move |event| {
             let Some(shared) = shared.upgrade() else { return };
             let is_watched = |export: &Export| Arc::ptr_eq(&export.unit, &watched.unit);
             match event {
-                LunEvent::Resized { blocks } => shared.end_clients(|_, export, size| {
-                    is_watched(export) && size > blocks * block_size
-                }),
+                LunEvent::Resized { size } => {
+                    shared.end_clients(|_, export, known| is_watched(export) && known > size);
+                }
                 LunEvent::Reverted | LunEvent::Gone => {
                     shared.end_clients(|_, export, _| is_watched(export));
                 }
@@ -130,6 +140,15 @@ impl Drop for Server {
 }
 
 impl Shared {
+    /// The encryption of a connection that begins.
+    pub(crate) fn encryption_state(&self) -> EncryptionState {
+        match &self.encryption {
+            None => EncryptionState::Unavailable,
+            Some(Encryption { is_required: false, .. }) => EncryptionState::Offered,
+            Some(Encryption { is_required: true, .. }) => EncryptionState::Required,
+        }
+    }
+
     /// The largest request, as it is announced.
     pub(crate) fn max_request_bytes(&self) -> u32 {
         u32::try_from(self.options.max_request_bytes).expect("the options were checked")

@@ -17,10 +17,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use engine::pool::{
     Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole,
 };
-use lun::{LunOptions, Reservations, VolumeGuids, VolumeLun};
-use nvmet::{
-    DhChap, HostSecrets, NamespaceId, Secret, Server, ServerOptions, Subsystem, SubsystemNamespace,
-};
+use lun::{LunOptions, OpenUnit, Reservations, VolumeGuids, VolumeLun};
+use nvmet::{DhChap, HostSecrets, Secret, Server, ServerOptions, Subsystem};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -51,15 +49,14 @@ fn create_pool(folder: &Path, megabytes: u64) -> Outcome<Pool> {
     Ok(engine::pool::create(&new, &environment())?)
 }
 
-fn namespace(pool: &Pool, name: &str, size: u64, block_size: u32) -> Outcome<SubsystemNamespace> {
+fn namespace(pool: &Pool, name: &str, size: u64, block_size: u32) -> Outcome<OpenUnit> {
     let new = NewDataset { name: name.to_owned(), properties: Vec::new() };
     let stored = if block_size == 4096 { 4096 } else { 16 << 10 };
     pool.create_volume(&new, size, stored, true)?;
     let options = LunOptions { block_size, read_only: false };
     let unit = VolumeLun::open(pool, name, options, Reservations::default())?;
-    let id = NamespaceId::new(&VolumeGuids { pool: pool.guid(), volume: unit.guid() });
-    let (unit, volume) = (Arc::new(unit), name.to_owned());
-    Ok(SubsystemNamespace { unit, id, volume, reservation_store: None })
+    let guids = VolumeGuids { pool: pool.guid(), volume: unit.guid() };
+    Ok(OpenUnit { lun: Arc::new(unit), guids, volume: name.to_owned() })
 }
 
 /// Resizes the first volume to each size that standard input has.

@@ -492,7 +492,7 @@ impl<'a> Connection<'a> {
     /// Carries out a command of an I/O queue.
     fn run_task(&self, task: &Task) {
         let Some(attached) = self.attached.get() else { return };
-        let context = IoContext { shared: self.shared, controller: &attached.controller };
+        let context = IoContext { controller: &attached.controller };
         let length = commands::data_in_length(task);
         let bytes = length.max(commands::scratch_bytes(task));
         let reserved = self.shared.budget.reserve(&self.share, bytes);
@@ -521,7 +521,7 @@ impl<'a> Connection<'a> {
     /// Carries out a fused Compare and Write.
     fn run_pair(&self, first: &Task, second: &Task) {
         let Some(attached) = self.attached.get() else { return };
-        let context = IoContext { shared: self.shared, controller: &attached.controller };
+        let context = IoContext { controller: &attached.controller };
         let reserved = self.shared.budget.reserve(&self.share, first.data.len());
         let outcome =
             self.execute_until_resumed(|| commands::compare_and_write(&context, first, second));

@@ -45,7 +45,7 @@ pub mod wire;
 
 pub use auth::{DhChap, HostSecrets, Secret};
 pub use error::{Error, Result};
-pub use namespace::{NamespaceId, SubsystemNamespace};
+pub use namespace::NamespaceId;
 pub use options::ServerOptions;
 pub use server::{FailedLogin, FailedLoginCallback, Server};
 pub use status::{ControllerStatus, Counters, ServerStatus};

@@ -1,10 +1,12 @@
 //! A namespace: a logical unit with the names that hosts know it by.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use lun::{EventCallback, Lun, LunEvent, ReservationStore, VolumeGuids};
-use parking_lot::{Mutex, RwLock};
+use lun::{
+    EventCallback, Lun, LunEvent, Nexus, OpenUnit, ReservationCallback, ReservationLoss,
+    VolumeGuids,
+};
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 /// Names of a namespace that stay the same: hosts find their disk again by them.
@@ -59,82 +61,54 @@ impl NamespaceId {
     }
 }
 
-/// A namespace of a subsystem.
-#[derive(Clone)]
-pub struct SubsystemNamespace {
-    /// The unit. It is read-only if its geometry says so.
-    pub unit: Arc<dyn Lun>,
-    /// The names that hosts know it by.
-    pub id: NamespaceId,
-    /// The name of the volume, for the status.
-    pub volume: String,
-    /// Where reservations are kept; none: hosts cannot have them kept over a restart.
-    pub reservation_store: Option<ReservationStore>,
-}
+/// A function that notifies controllers of an event of a unit.
+type OnEvent = dyn Fn(&Arc<Namespace>, LunEvent) + Send + Sync;
+/// A function that notifies the controllers of some hosts of a loss.
+type OnLoss = dyn Fn(&Arc<Namespace>, ReservationLoss, &[Nexus]) + Send + Sync;
 
-/// A function that tells controllers of an event of a unit.
-pub(crate) type UnitWatcher = Arc<dyn Fn(&Arc<Namespace>, LunEvent) + Send + Sync>;
+/// The functions that notify controllers of events of a unit.
+#[derive(Clone)]
+pub(crate) struct UnitWatcher {
+    pub(crate) on_event: Arc<OnEvent>,
+    pub(crate) on_loss: Arc<OnLoss>,
+}
 
 /// A namespace that is served.
 pub(crate) struct Namespace {
     pub(crate) unit: Arc<dyn Lun>,
     pub(crate) id: NamespaceId,
-    store: Option<ReservationStore>,
-    /// Whether reservations are to outlast a restart (PTPL).
-    keeps_reservations: AtomicBool,
-    /// Held shared by each command from the check of the reservation to its end, and exclusively by changes of
-    /// reservations: after a preemption no command of the other host writes any more.
-    pub(crate) reservation_gate: RwLock<()>,
-    /// The function that the unit calls, kept for as long as the namespace is served.
-    subscription: Mutex<Option<EventCallback>>,
+    /// The functions that the unit and its reservations call, kept for as long as the namespace is served.
+    subscriptions: Mutex<Option<(EventCallback, ReservationCallback)>>,
 }
 
 impl Namespace {
-    pub(crate) fn new(config: &SubsystemNamespace, watcher: &UnitWatcher) -> Arc<Self> {
-        // reservations that were loaded are to be kept up to date
-        let is_reserved = !config.unit.reservations().report().registrations.is_empty();
+    pub(crate) fn new(open: &OpenUnit, watcher: &UnitWatcher) -> Arc<Self> {
         let namespace = Arc::new(Self {
-            unit: Arc::clone(&config.unit),
-            id: config.id,
-            store: config.reservation_store.clone(),
-            keeps_reservations: AtomicBool::new(is_reserved),
-            reservation_gate: RwLock::new(()),
-            subscription: Mutex::default(),
+            unit: Arc::clone(&open.lun),
+            id: NamespaceId::new(&open.guids),
+            subscriptions: Mutex::default(),
         });
-        let (weak, watcher) = (Arc::downgrade(&namespace), Arc::clone(watcher));
-        let callback: EventCallback = Arc::new(move |event| {
+        let (weak, notify) = (Arc::downgrade(&namespace), Arc::clone(&watcher.on_event));
+        let on_event: EventCallback = Arc::new(move |event| {
             if let Some(namespace) = weak.upgrade() {
-                watcher(&namespace, event);
+                notify(&namespace, event);
             }
         });
-        namespace.unit.subscribe(&callback);
-        *namespace.subscription.lock() = Some(callback);
+        let (weak, notify) = (Arc::downgrade(&namespace), Arc::clone(&watcher.on_loss));
+        let on_loss: ReservationCallback = Arc::new(move |loss, hosts| {
+            if let Some(namespace) = weak.upgrade() {
+                notify(&namespace, loss, hosts);
+            }
+        });
+        namespace.unit.subscribe(&on_event);
+        namespace.unit.reservations().subscribe(&on_loss);
+        *namespace.subscriptions.lock() = Some((on_event, on_loss));
         namespace
     }
 
     /// Whether this is the namespace of a configuration.
-    pub(crate) fn is_of(&self, config: &SubsystemNamespace) -> bool {
-        Arc::ptr_eq(&self.unit, &config.unit) && self.id == config.id
-    }
-
-    /// Whether reservations can be kept over a restart, and whether they are.
-    pub(crate) fn persistence(&self) -> (bool, bool) {
-        (self.store.is_some(), self.keeps_reservations.load(SeqCst))
-    }
-
-    /// Sets whether reservations are kept over a restart.
-    pub(crate) fn set_persistence(&self, keeps: bool) {
-        self.keeps_reservations.store(keeps, SeqCst);
-    }
-
-    /// Stores the reservations as they are now, or that none are kept. False: they could not be stored.
-    pub(crate) fn store_reservations(&self) -> bool {
-        let Some(store) = &self.store else { return true };
-        if self.keeps_reservations.load(SeqCst) {
-            store.save(Some(&self.unit.reservations().save()))
-        } else {
-            store.save(None)
-        }
+    pub(crate) fn is_of(&self, open: &OpenUnit) -> bool {
+        Arc::ptr_eq(&self.unit, &open.lun) && self.id == NamespaceId::new(&open.guids)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use lun::LunEvent;
+use lun::{LunEvent, Nexus, ReservationLoss};
 use parking_lot::{Mutex, RwLock};
 use tcp::{ConnectionTable, Listener, ListenerError, MemoryBudget};
 
@@ -114,12 +114,7 @@ impl Server {
     /// and are told if its namespaces are others; other controllers end after their commands are answered.
     pub fn set_subsystems(&self, subsystems: Vec<Subsystem>) -> Result<()> {
         let shared = &self.shared;
-        let weak = Arc::downgrade(shared);
-        let watcher: UnitWatcher = Arc::new(move |namespace, event| {
-            if let Some(shared) = weak.upgrade() {
-                shared.report_event(namespace, event);
-            }
-        });
+        let watcher = shared.unit_watcher();
         let changed = {
             let mut table = shared.subsystems.write();
             let update = table.update(subsystems, &watcher)?;
@@ -249,7 +244,24 @@ impl Shared {
         }
     }
 
-    /// Tells the controllers of a namespace that it has another size or content.
+    /// The functions by which units notify the controllers of this server.
+    fn unit_watcher(self: &Arc<Self>) -> UnitWatcher {
+        let (for_events, for_losses) = (Arc::downgrade(self), Arc::downgrade(self));
+        UnitWatcher {
+            on_event: Arc::new(move |namespace, event| {
+                if let Some(shared) = for_events.upgrade() {
+                    shared.report_event(namespace, event);
+                }
+            }),
+            on_loss: Arc::new(move |namespace, loss, hosts| {
+                if let Some(shared) = for_losses.upgrade() {
+                    shared.report_reservations(namespace, loss, hosts);
+                }
+            }),
+        }
+    }
+
+    /// Notifies the controllers of a namespace that it has another size or content.
     fn report_event(&self, namespace: &Arc<Namespace>, _event: LunEvent) {
         for controller in self.controllers() {
             let namespaces = controller.namespaces();
@@ -265,16 +277,19 @@ impl Shared {
         }
     }
 
-    /// Tells the controllers of some hosts that they have lost a registration, or a reservation that let them in.
-    pub(crate) fn report_reservations(
+    /// Notifies the controllers of some hosts that they have lost a registration, or a reservation that let them in.
+    fn report_reservations(
         &self,
         namespace: &Arc<Namespace>,
-        hosts: &[lun::Nexus],
-        kind: NotificationKind,
+        loss: ReservationLoss,
+        hosts: &[Nexus],
     ) {
-        if hosts.is_empty() {
-            return;
-        }
+        let kind = match loss {
+            ReservationLoss::RegistrationPreempted | ReservationLoss::Cleared => {
+                NotificationKind::RegistrationPreempted
+            }
+            ReservationLoss::Released => NotificationKind::ReservationReleased,
+        };
         for controller in self.controllers() {
             if !hosts.contains(&controller.nexus()) {
                 continue;

@@ -5,11 +5,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use lun::OpenUnit;
 use parking_lot::RwLock;
 use sha2::{Digest, Sha256};
 
 use crate::auth::DhChap;
-use crate::namespace::{Namespace, SubsystemNamespace, UnitWatcher};
+use crate::namespace::{Namespace, UnitWatcher};
 use crate::wire::connect::is_nqn;
 use crate::{Error, Result};
 
@@ -28,7 +29,7 @@ pub struct Subsystem {
     /// The proof that hosts have to give; none: a host is believed its name.
     pub authentication: Option<DhChap>,
     /// The namespaces by their numbers, from 1.
-    pub namespaces: BTreeMap<u32, SubsystemNamespace>,
+    pub namespaces: BTreeMap<u32, OpenUnit>,
 }
 
 impl Subsystem {

@@ -9,8 +9,10 @@ mod budget;
 mod listener;
 mod socket;
 mod table;
+mod transport;
 
 pub use budget::{ConnectionShare, MemoryBudget, Reserved};
 pub use listener::{Listener, ListenerError};
 pub use socket::{Incoming, allowance, configure, send, wait_for_hangup};
 pub use table::{ConnectionTable, Membership};
+pub use transport::Transport;

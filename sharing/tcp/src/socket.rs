@@ -4,13 +4,14 @@
 //! complete within its allowance; between messages a client may be silent. Keepalive probes find a client that is
 //! gone without a word.
 
-use std::io::{self, BufReader, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, BufReader, ErrorKind, IoSlice, Read};
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::sockopt;
+
+use crate::Transport;
 
 /// Bytes that are read ahead: several requests without data.
 const READ_AHEAD: usize = 64 << 10;
@@ -45,21 +46,27 @@ pub fn allowance(stall_timeout: Duration, bytes: usize) -> Duration {
 }
 
 /// The receiving side of a connection.
-pub struct Incoming(BufReader<SharedStream>);
+pub struct Incoming(BufReader<SharedTransport>);
 
-/// A socket that the sending side uses too.
-struct SharedStream(Arc<TcpStream>);
+/// A connection that the sending side uses too.
+struct SharedTransport(Box<dyn Transport>);
 
-impl Read for SharedStream {
+impl Read for SharedTransport {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        (&*self.0).read(into)
+        self.0.read(into)
     }
 }
 
 impl Incoming {
-    /// The receiving side of a socket.
-    pub fn new(stream: Arc<TcpStream>) -> Self {
-        Self(BufReader::with_capacity(READ_AHEAD, SharedStream(stream)))
+    /// The receiving side of a connection.
+    pub fn new(transport: impl Transport + 'static) -> Self {
+        let shared = SharedTransport(Box::new(transport));
+        Self(BufReader::with_capacity(READ_AHEAD, shared))
+    }
+
+    /// Whether bytes were received that are not read yet.
+    pub fn has_unread_bytes(&self) -> bool {
+        !self.0.buffer().is_empty()
     }
 
     /// Reads some bytes. Without a deadline, the wait for the first of them has no end.
@@ -124,23 +131,36 @@ impl Incoming {
 }
 
 /// Sends all of some buffers within a time.
-pub fn send(stream: &TcpStream, buffers: &mut [IoSlice<'_>], time: Duration) -> io::Result<()> {
+pub fn send<T: Transport + ?Sized>(
+    transport: &T,
+    buffers: &mut [IoSlice<'_>],
+    time: Duration,
+) -> io::Result<()> {
     let deadline = Instant::now() + time;
-    let (mut rest, mut stream) = (buffers, stream);
+    let mut rest = buffers;
     IoSlice::advance_slices(&mut rest, 0);
-    while !rest.is_empty() {
+    loop {
         let now = rest.len().min(MAX_SLICES);
-        match stream.write_vectored(&rest[..now]) {
+        let sent = if rest.is_empty() {
+            transport.flush().map(|()| 0)
+        } else {
+            transport.write_vectored(&rest[..now])
+        };
+        match sent {
+            Ok(_) if rest.is_empty() => return Ok(()),
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
             Ok(count) => IoSlice::advance_slices(&mut rest, count),
-            Err(error) if is_timeout(&error) || error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if is_timeout(&error) || error.kind() == ErrorKind::Interrupted => {
+                if Instant::now() >= deadline {
+                    return Err(ErrorKind::TimedOut.into());
+                }
+            }
             Err(error) => return Err(error),
         }
         if !rest.is_empty() && Instant::now() >= deadline {
             return Err(ErrorKind::TimedOut.into());
         }
     }
-    Ok(())
 }
 
 /// Waits for a time, or until a side has closed the connection. Returns whether one has.

@@ -9,19 +9,15 @@
 //! discovery_mutual_secret_file = "/etc/poolhouse/chap-mutual"
 //! ```
 //!
-//! Persistent reservations that initiators have kept over a restart (APTPL) are in the state directory, in
-//! `iscsi-reservations/ID`, by the id of the unit.
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::iscsi::{
     Chap, ChapUser, Discovery, FailedLogin, FailedLoginCallback, Server, ServerOptions, Target,
-    TargetUnit, UnitId,
 };
-use api::{Protocol, ShareClient, pool_of};
-use lun::{LunOptions, SnapshotLun, VolumeGuids, VolumeLun};
+use api::{Protocol, ShareClient};
+use lun::UnitTable;
 use parking_lot::Mutex;
 use serde::Deserialize;
 
@@ -30,9 +26,10 @@ use crate::config::{Config, Listen};
 use crate::context::Context;
 use crate::log::Log;
 use crate::pools::Pools;
-use crate::reservation_files::ReservationFiles;
 use crate::router::Router;
 use crate::shares::iscsi::{ChapUser as ChapUserFile, IscsiOptions};
+use crate::shares::listener::Listener;
+use crate::shares::volumes::{VolumeShare, VolumeShares};
 use crate::shares::{ReleaseReason, ServerReport, Share, ShareProblem, ShareServer, ShareSet};
 use crate::{Error, Result, secret_file};
 
@@ -92,123 +89,38 @@ fn failed_login_line(failed: &FailedLogin) -> String {
 pub(super) struct IscsiService {
     pools: Arc<Pools>,
     log: Arc<Log>,
-    reservations: ReservationFiles,
+    units: Arc<UnitTable>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     config: IscsiConfig,
-    server: Option<Server>,
-    /// Why there is no server, though addresses are configured.
-    problem: Option<String>,
+    listener: Listener<Server>,
     /// Why no initiator can discover targets, though CHAP is configured.
     discovery_problem: Option<String>,
-    units: Vec<OpenUnit>,
+    volumes: VolumeShares<IscsiOptions>,
     /// The targets that are served.
     targets: Vec<Target>,
 }
 
-/// A share whose volume is open.
-struct OpenUnit {
-    share: Share<IscsiOptions>,
-    unit: TargetUnit,
-}
-
 impl IscsiService {
     pub(super) fn new(context: &Arc<Context>) -> Self {
-        let log = Arc::clone(&context.log);
-        let directory = context.state_dir.iscsi_reservations();
-        Self {
-            pools: Arc::clone(&context.pools),
-            reservations: ReservationFiles::new(directory, Arc::clone(&log)),
-            log,
-            state: Mutex::default(),
-        }
-    }
-
-    /// Opens the volume of a share.
-    fn open_unit(&self, share: &Share<IscsiOptions>) -> std::result::Result<TargetUnit, String> {
-        let pool = self.pools.pool(pool_of(&share.dataset)).map_err(|why| why.to_string())?;
-        let options =
-            LunOptions { block_size: share.options.block_size, read_only: share.options.read_only };
-        let (pool, name) = (&pool.handle, share.dataset.as_str());
-        let volume = share.dataset.clone();
-        if name.contains('@') {
-            let unit = SnapshotLun::open(pool, name, options).map_err(|why| why.to_string())?;
-            let id = UnitId::new(&VolumeGuids { pool: pool.guid(), volume: unit.guid() });
-            return Ok(TargetUnit { unit: Arc::new(unit), id, volume, reservation_store: None });
-        }
-        // the guid is known when the volume is open, and the reservations belong to it from the start
-        let guid = pool.open_volume(name).map_err(|why| why.to_string())?.0.guid();
-        let id = UnitId::new(&VolumeGuids { pool: pool.guid(), volume: guid });
-        let file = id.to_string();
-        let reservations = self.reservations.load(&file, name);
-        let unit =
-            VolumeLun::open(pool, name, options, reservations).map_err(|why| why.to_string())?;
-        let reservation_store = Some(self.reservations.store(&file));
-        Ok(TargetUnit { unit: Arc::new(unit), id, volume, reservation_store })
-    }
-
-    /// Opens the volumes of shares, and keeps those that are open already.
-    fn open_units(&self, shares: &[Share<IscsiOptions>], state: &mut State) -> Vec<ShareProblem> {
-        let mut before = std::mem::take(&mut state.units);
-        let mut problems = Vec::new();
-        for share in shares {
-            let is_alike = |open: &OpenUnit| {
-                let (old, new) = (&open.share.options, &share.options);
-                (old.block_size, old.read_only) == (new.block_size, new.read_only)
-            };
-            let same = |open: &OpenUnit| open.share.dataset == share.dataset && is_alike(open);
-            let unit = if let Some(at) = before.iter().position(same) {
-                Ok(before.swap_remove(at).unit)
-            } else {
-                // a volume that was renamed stays open, and its initiators notice nothing
-                self.open_unit(share).map(|new| {
-                    let same = |open: &OpenUnit| open.unit.id == new.id && is_alike(open);
-                    match before.iter().position(same) {
-                        Some(at) => {
-                            let unit = before.swap_remove(at).unit;
-                            TargetUnit { volume: new.volume, ..unit }
-                        }
-                        None => new,
-                    }
-                })
-            };
-            match unit {
-                Ok(unit) => state.units.push(OpenUnit { share: share.clone(), unit }),
-                Err(why) => problems.push(share.problem(Protocol::Iscsi, why)),
-            }
-        }
-        problems
+        let (pools, log) = (Arc::clone(&context.pools), Arc::clone(&context.log));
+        Self { pools, log, units: Arc::clone(&context.units), state: Mutex::default() }
     }
 
     /// Starts a server on the addresses of the configuration.
     fn start_server(&self, state: &mut State) -> Result<()> {
-        state.server = None;
-        state.problem = None;
-        let listen = state.config.listen.addresses();
-        if listen.is_empty() {
-            return Ok(());
-        }
-        let options = ServerOptions { listen: listen.to_vec(), ..ServerOptions::default() };
         let log = Arc::clone(&self.log);
         let on_failed_login: FailedLoginCallback =
             Arc::new(move |failed| log.write_line(&failed_login_line(failed)));
         let discovery = self.read_discovery(state);
-        match Server::start(&options, state.targets.clone(), discovery, on_failed_login) {
-            Ok(server) => {
-                for address in server.addresses() {
-                    self.log.write_line(&format!("iSCSI listens on {address}"));
-                }
-                state.server = Some(server);
-                Ok(())
-            }
-            Err(why) => {
-                state.problem = Some(why.to_string());
-                Err(Error::refused_error(why.to_string()))
-            }
-        }
+        let State { config, listener, targets, .. } = state;
+        listener.restart(("iSCSI", &self.log), &config.listen, |listen| {
+            let options = ServerOptions { listen, ..ServerOptions::default() };
+            Server::start(&options, targets.clone(), discovery, on_failed_login)
+        })
     }
 
     /// The initiators that may discover targets. Discovery is closed while the secrets cannot be read.
@@ -239,12 +151,12 @@ impl Service for IscsiService {
         let mut state = self.state.lock();
         let is_same_listen = state.config.listen == config.listen;
         state.config = config;
-        if !is_same_listen || state.problem.is_some() {
+        if !is_same_listen || state.listener.has_problem() {
             return self.start_server(&mut state);
         }
         // the files may have other secrets now
         let discovery = self.read_discovery(&mut state);
-        if let Some(server) = &state.server {
+        if let Some(server) = state.listener.server() {
             server.set_discovery(discovery);
         }
         Ok(())
@@ -267,15 +179,17 @@ impl ShareServer for IscsiService {
 
     fn set_shares(&self, shares: &ShareSet) -> Vec<ShareProblem> {
         let mut state = self.state.lock();
-        let mut problems = self.open_units(&shares.iscsi, &mut state);
-        state.targets = build_targets(&state.units, &mut problems);
+        let State { volumes, targets, .. } = &mut *state;
+        let mut problems = Vec::new();
+        volumes.update((&self.pools, &self.units), &shares.iscsi, &mut problems);
+        *targets = build_targets(volumes, &mut problems);
         // what is as before stays undisturbed; secrets may be others in the same files
-        if let Some(server) = &state.server
+        if let Some(server) = state.listener.server()
             && let Err(why) = server.set_targets(state.targets.clone())
         {
             let why = why.to_string();
             self.log.write_line(&why);
-            for open in &state.units {
+            for open in state.volumes.iter() {
                 problems.push(open.share.problem(Protocol::Iscsi, &why));
             }
         }
@@ -292,28 +206,22 @@ impl ShareServer for IscsiService {
             return Ok(());
         }
         let mut state = self.state.lock();
-        if !force && let Some(server) = &state.server {
-            let status = server.status();
-            let sessions = |open: &OpenUnit| {
-                let target = Some(&open.share.name);
-                status.sessions.iter().filter(|session| session.target.as_ref() == target).count()
+        if !force && let Some(server) = state.listener.server() {
+            let sessions = server.status().sessions;
+            let count = |share: &Share<IscsiOptions>| {
+                let target = Some(&share.name);
+                sessions.iter().filter(|session| session.target.as_ref() == target).count()
             };
-            let needed = state.units.iter().filter(|open| datasets(&open.share.dataset));
-            for open in needed {
-                let count = sessions(open);
-                if count > 0 {
-                    return Err(Error::refused_error(format!(
-                        "'{}' is in use: iSCSI sessions: {count}; log the initiators out, or use -f",
-                        open.share.dataset
-                    )));
-                }
+            if let Some((share, count)) = state.volumes.find_used(datasets, count) {
+                return Err(Error::refused_error(format!(
+                    "'{}' is in use: iSCSI sessions: {count}; log the initiators out, or use -f",
+                    share.dataset
+                )));
             }
         }
-        let count = state.units.len();
-        state.units.retain(|open| !datasets(&open.share.dataset));
-        if count != state.units.len() {
-            state.targets = build_targets(&state.units, &mut Vec::new());
-            if let Some(server) = &state.server {
+        if state.volumes.release(datasets) {
+            state.targets = build_targets(&state.volumes, &mut Vec::new());
+            if let Some(server) = state.listener.server() {
                 let done = server.set_targets(state.targets.clone());
                 done.map_err(|why| Error::refused_error(why.to_string()))?;
             }
@@ -323,31 +231,33 @@ impl ShareServer for IscsiService {
 
     fn report(&self) -> ServerReport {
         let state = self.state.lock();
-        let Some(server) = &state.server else {
-            return ServerReport { problem: state.problem.clone(), ..ServerReport::default() };
-        };
-        let status = server.status();
-        let clients = status.sessions.into_iter().filter_map(|session| {
-            let shown = ShareClient {
-                address: session.address.to_string(),
-                user: Some(session.initiator),
-                connected: Some(session.connected.as_secs()),
-                open: Some(session.in_flight),
-                read_bytes: Some(session.counters.read_bytes),
-                written_bytes: Some(session.counters.written_bytes),
-            };
-            Some((session.target?, shown))
-        });
-        let clients = clients.collect();
         let note = state.discovery_problem.clone();
-        ServerReport { listening: status.listening, clients, note, ..ServerReport::default() }
+        state.listener.report(|server| {
+            let status = server.status();
+            let clients = status.sessions.into_iter().filter_map(|session| {
+                let shown = ShareClient {
+                    address: session.address.to_string(),
+                    user: Some(session.initiator),
+                    connected: Some(session.connected.as_secs()),
+                    open: Some(session.in_flight),
+                    read_bytes: Some(session.counters.read_bytes),
+                    written_bytes: Some(session.counters.written_bytes),
+                };
+                Some((session.target?, shown))
+            });
+            let clients = clients.collect();
+            ServerReport { listening: status.listening, clients, note, ..ServerReport::default() }
+        })
     }
 }
 
 /// The targets of the open volumes. A target without the secrets that it needs is not served.
-fn build_targets(units: &[OpenUnit], problems: &mut Vec<ShareProblem>) -> Vec<Target> {
+fn build_targets(
+    volumes: &VolumeShares<IscsiOptions>,
+    problems: &mut Vec<ShareProblem>,
+) -> Vec<Target> {
     let mut targets: BTreeMap<&str, (Target, &IscsiOptions)> = BTreeMap::new();
-    for OpenUnit { share, unit } in units {
+    for VolumeShare { share, unit } in volumes.iter() {
         let options = &share.options;
         let mut refuse = |why: &str| problems.push(share.problem(Protocol::Iscsi, why));
         let (target, first) = match targets.entry(&share.name) {

@@ -7,6 +7,7 @@
 //! portmapper = "auto"            # "off", or addresses for the portmapper of NFSv3 (see config/portmapper.rs)
 //! ```
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use crate::log::Log;
 use crate::pools::Pools;
 use crate::pools::filesystems::Door;
 use crate::router::Router;
+use crate::shares::listener::Listener;
 use crate::shares::nfs::{NfsOptions, Squash};
 use crate::shares::{ReleaseReason, ServerReport, Share, ShareProblem, ShareServer, ShareSet};
 use crate::{Error, Result, StateDir, state_file};
@@ -59,9 +61,7 @@ pub(super) struct NfsService {
 #[derive(Default)]
 struct State {
     config: NfsConfig,
-    server: Option<Server>,
-    /// The reason why there is no server, though addresses are configured.
-    problem: Option<String>,
+    listener: Listener<Server>,
     exports: Vec<OpenExport>,
 }
 
@@ -84,40 +84,26 @@ impl NfsService {
 
     /// Starts a server on the addresses of the configuration.
     fn start_server(&self, state: &mut State) -> Result<()> {
-        state.server = None;
-        state.problem = None;
-        if state.config.listen.addresses().is_empty() {
-            return Ok(());
-        }
-        let started = self.server_options(&state.config).and_then(|options| {
-            let server = Server::start(&options, exports(&state.exports));
+        let State { config, listener, exports: open } = state;
+        listener.restart(("NFS", &self.log), &config.listen, |listen| {
+            let options = self.server_options(config, listen)?;
+            let server = Server::start(&options, exports(open));
             server.map_err(|why| Error::refused_error(why.to_string()))
-        });
-        match started {
-            Ok(server) => {
-                for address in server.addresses() {
-                    self.log.write_line(&format!("NFS listens on {address}"));
-                }
-                if let Some(line) = describe_portmapper(&server.status().portmapper) {
-                    self.log.write_line(&line);
-                }
-                state.server = Some(server);
-                Ok(())
-            }
-            Err(why) => {
-                state.problem = Some(why.to_string());
-                Err(why)
-            }
+        })?;
+        let status = listener.server().map(Server::status);
+        let line = status.and_then(|status| describe_portmapper(&status.portmapper));
+        if let Some(line) = line {
+            self.log.write_line(&line);
         }
+        Ok(())
     }
 
-    fn server_options(&self, config: &NfsConfig) -> Result<ServerOptions> {
+    fn server_options(&self, config: &NfsConfig, listen: Vec<SocketAddr>) -> Result<ServerOptions> {
         let digits = state_file::load_or_create_secret(&self.state_dir.nfs_secret())?;
         // the digits are the secret: a hash of them has the 32 bytes that are wanted
         let secret = Secret::from_text(&digits);
         let lease = Duration::from_secs(config.lease.into());
-        let (listen, client_list) =
-            (config.listen.addresses().to_vec(), Some(self.state_dir.nfs_clients()));
+        let client_list = Some(self.state_dir.nfs_clients());
         let portmapper = config.portmapper.resolve(&listen);
         let lock_client_list = Some(self.state_dir.nfs_lock_clients());
         let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -147,7 +133,7 @@ impl Service for NfsService {
     fn configure(&self, config: &Config) -> Result<()> {
         let config: NfsConfig = config.section("nfs");
         let mut state = self.state.lock();
-        if state.config == config && state.problem.is_none() {
+        if state.config == config && !state.listener.has_problem() {
             return Ok(());
         }
         state.config = config;
@@ -159,8 +145,9 @@ impl Service for NfsService {
     }
 
     fn stop(&self) {
-        let state = std::mem::take(&mut *self.state.lock());
-        drop(state.server);
+        let mut state = std::mem::take(&mut *self.state.lock());
+        // doors close after the server has released them
+        drop(state.listener.take());
         drop(state.exports);
     }
 }
@@ -188,7 +175,7 @@ impl ShareServer for NfsService {
                 Err(why) => problems.push(share.problem(Protocol::Nfs, why)),
             }
         }
-        if let Some(server) = state.server.as_ref().filter(|_| is_changed)
+        if let Some(server) = state.listener.server().filter(|_| is_changed)
             && let Err(why) = server.set_exports(exports(&state.exports))
         {
             self.log.write_line(&why.to_string());
@@ -209,7 +196,7 @@ impl ShareServer for NfsService {
             return Ok(());
         }
         let mut state = self.state.lock();
-        if !force && let Some(server) = &state.server {
+        if !force && let Some(server) = state.listener.server() {
             let status = server.status();
             for open in state.exports.iter().filter(|open| datasets(&open.share.dataset)) {
                 let export = status.exports.iter().find(|export| export.path == open.share.name);
@@ -226,7 +213,7 @@ impl ShareServer for NfsService {
             .into_iter()
             .partition(|open| datasets(&open.share.dataset));
         state.exports = kept;
-        if let Some(server) = state.server.as_ref().filter(|_| !released.is_empty()) {
+        if let Some(server) = state.listener.server().filter(|_| !released.is_empty()) {
             let done = server.set_exports(exports(&state.exports));
             done.map_err(|why| Error::refused_error(why.to_string()))?;
         }
@@ -236,26 +223,25 @@ impl ShareServer for NfsService {
 
     fn report(&self) -> ServerReport {
         let state = self.state.lock();
-        let Some(server) = &state.server else {
-            return ServerReport { problem: state.problem.clone(), ..ServerReport::default() };
-        };
-        let status = server.status();
-        let clients = status.connections.iter().flat_map(|connection| {
-            let of_export = |path: &String| (path.clone(), share_client(connection));
-            connection.exports.iter().map(of_export).collect::<Vec<_>>()
-        });
-        let (clients, note) = (clients.collect(), note(&status));
-        ServerReport { listening: status.listening, problem: None, clients, note }
+        state.listener.report(|server| {
+            let status = server.status();
+            let clients = status.connections.iter().flat_map(|connection| {
+                let of_export = |path: &String| (path.clone(), share_client(connection));
+                connection.exports.iter().map(of_export).collect::<Vec<_>>()
+            });
+            let (clients, note) = (clients.collect(), note(&status));
+            ServerReport { listening: status.listening, problem: None, clients, note }
+        })
     }
 
     fn announced(&self, host: &str) -> Vec<MdnsService> {
         let state = self.state.lock();
-        let Some(server) = &state.server else { return Vec::new() };
+        let Some(server) = state.listener.server() else { return Vec::new() };
         let listening = server.status().listening;
-        let Some(port) = listening.first().map(std::net::SocketAddr::port) else {
+        let Some(port) = listening.first().map(SocketAddr::port) else {
             return Vec::new();
         };
-        let listening: Vec<_> = listening.iter().map(std::net::SocketAddr::ip).collect();
+        let listening: Vec<_> = listening.iter().map(SocketAddr::ip).collect();
         let service = |open: &OpenExport| MdnsService {
             kind: "_nfs._tcp",
             instance: format!("{} on {host}", open.share.name),

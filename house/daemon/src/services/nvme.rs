@@ -4,21 +4,15 @@
 //! [nvme]
 //! listen = "192.168.1.5:4420"   # or a list, or a port alone (loopback); without it nothing listens
 //! ```
-//!
-//! Persistent reservations that hosts have kept over a restart (PTPL) are in the state directory, in
-//! `nvme-reservations/UUID`, by the UUID of the namespace.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 
-use ::nvmet::{
-    DhChap, FailedLoginCallback, HostSecrets, NamespaceId, Secret, Server, ServerOptions,
-    Subsystem, SubsystemNamespace,
-};
-use api::{Protocol, ShareClient, pool_of};
-use lun::{LunOptions, SnapshotLun, VolumeGuids, VolumeLun};
+use ::nvmet::{DhChap, FailedLoginCallback, HostSecrets, Secret, Server, ServerOptions, Subsystem};
+use api::{Protocol, ShareClient};
+use lun::UnitTable;
 use parking_lot::Mutex;
 use serde::Deserialize;
 
@@ -27,9 +21,10 @@ use crate::config::{Config, Listen};
 use crate::context::Context;
 use crate::log::Log;
 use crate::pools::Pools;
-use crate::reservation_files::ReservationFiles;
 use crate::router::Router;
+use crate::shares::listener::Listener;
 use crate::shares::nvme::NvmeOptions;
+use crate::shares::volumes::{VolumeShare, VolumeShares};
 use crate::shares::{ReleaseReason, ServerReport, Share, ShareProblem, ShareServer, ShareSet};
 use crate::{Error, Result, secret_file};
 
@@ -39,122 +34,43 @@ use crate::{Error, Result, secret_file};
 pub(crate) struct NvmeConfig {
     /// The addresses; none: nothing is served.
     listen: Listen,
+    /// Refused with the reason.
+    #[serde(deserialize_with = "refuse_tls")]
+    tls: (),
+}
+
+/// There is no TLS of NVMe/TCP: an entry that asks for it must not look as if there was.
+fn refuse_tls<'de, D: serde::Deserializer<'de>>(_: D) -> std::result::Result<(), D::Error> {
+    Err(serde::de::Error::custom(
+        "NVMe/TCP has no TLS here: use dhchap_secret_file, and a network that is protected otherwise",
+    ))
 }
 
 /// The service of NVMe/TCP.
 pub(super) struct NvmeService {
     pools: Arc<Pools>,
     log: Arc<Log>,
-    reservations: ReservationFiles,
+    units: Arc<UnitTable>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     listen: Listen,
-    server: Option<Server>,
-    /// Why there is no server, though addresses are configured.
-    problem: Option<String>,
-    namespaces: Vec<OpenNamespace>,
+    listener: Listener<Server>,
+    volumes: VolumeShares<NvmeOptions>,
     /// The subsystems that are served.
     subsystems: Vec<Subsystem>,
 }
 
-/// A share whose volume is open.
-struct OpenNamespace {
-    share: Share<NvmeOptions>,
-    namespace: SubsystemNamespace,
-}
-
 impl NvmeService {
     pub(super) fn new(context: &Arc<Context>) -> Self {
-        let log = Arc::clone(&context.log);
-        let directory = context.state_dir.nvme_reservations();
-        Self {
-            pools: Arc::clone(&context.pools),
-            reservations: ReservationFiles::new(directory, Arc::clone(&log)),
-            log,
-            state: Mutex::default(),
-        }
-    }
-
-    /// Opens the volume of a share.
-    fn open_namespace(
-        &self,
-        share: &Share<NvmeOptions>,
-    ) -> std::result::Result<SubsystemNamespace, String> {
-        let pool = self.pools.pool(pool_of(&share.dataset)).map_err(|why| why.to_string())?;
-        let options =
-            LunOptions { block_size: share.options.block_size, read_only: share.options.read_only };
-        let (pool, name) = (&pool.handle, share.dataset.as_str());
-        let volume = share.dataset.clone();
-        let id = |guid| NamespaceId::new(&VolumeGuids { pool: pool.guid(), volume: guid });
-        if name.contains('@') {
-            let unit = SnapshotLun::open(pool, name, options).map_err(|why| why.to_string())?;
-            let id = id(unit.guid());
-            let unit = Arc::new(unit);
-            return Ok(SubsystemNamespace { unit, id, volume, reservation_store: None });
-        }
-        // the guid is known when the volume is open, and the reservations belong to it from the start
-        let id = id(pool.open_volume(name).map_err(|why| why.to_string())?.0.guid());
-        let file = id.to_text();
-        let reservations = self.reservations.load(&file, name);
-        let unit = VolumeLun::open(pool, name, options, reservations);
-        let unit = Arc::new(unit.map_err(|why| why.to_string())?);
-        let reservation_store = Some(self.reservations.store(&file));
-        Ok(SubsystemNamespace { unit, id, volume, reservation_store })
-    }
-
-    /// Opens the volumes of shares, and keeps those that are open already.
-    fn open_namespaces(
-        &self,
-        shares: &[Share<NvmeOptions>],
-        state: &mut State,
-    ) -> Vec<ShareProblem> {
-        let mut before = std::mem::take(&mut state.namespaces);
-        let mut problems = Vec::new();
-        for share in shares {
-            let is_alike = |open: &OpenNamespace| {
-                let (old, new) = (&open.share.options, &share.options);
-                (old.block_size, old.read_only) == (new.block_size, new.read_only)
-                    // a volume of the same name may have taken its place
-                    && !matches!(open.namespace.unit.space(), Err(lun::Error::Gone))
-            };
-            let same = |open: &OpenNamespace| open.share.dataset == share.dataset && is_alike(open);
-            let namespace = if let Some(at) = before.iter().position(same) {
-                Ok(before.swap_remove(at).namespace)
-            } else {
-                // a volume that was renamed stays open, and its hosts notice nothing
-                self.open_namespace(share).map(|new| {
-                    let same = |open: &OpenNamespace| open.namespace.id == new.id && is_alike(open);
-                    match before.iter().position(same) {
-                        Some(at) => {
-                            let namespace = before.swap_remove(at).namespace;
-                            SubsystemNamespace { volume: new.volume, ..namespace }
-                        }
-                        None => new,
-                    }
-                })
-            };
-            match namespace {
-                Ok(namespace) => {
-                    state.namespaces.push(OpenNamespace { share: share.clone(), namespace });
-                }
-                Err(why) => problems.push(share.problem(Protocol::Nvme, why)),
-            }
-        }
-        problems
+        let (pools, log) = (Arc::clone(&context.pools), Arc::clone(&context.log));
+        Self { pools, log, units: Arc::clone(&context.units), state: Mutex::default() }
     }
 
     /// Starts a server on the addresses of the configuration.
     fn start_server(&self, state: &mut State) -> Result<()> {
-        state.server = None;
-        state.problem = None;
-        let listen = state.listen.addresses();
-        if listen.is_empty() {
-            return Ok(());
-        }
-        let options = ServerOptions { listen: listen.to_vec(), ..ServerOptions::default() };
         let log = Arc::clone(&self.log);
         let on_failed_login: FailedLoginCallback = Arc::new(move |failed| {
             log.write_line(&format!(
@@ -162,19 +78,11 @@ impl NvmeService {
                 failed.host, failed.address, failed.subsystem
             ));
         });
-        match Server::start(&options, state.subsystems.clone(), on_failed_login) {
-            Ok(server) => {
-                for address in server.addresses() {
-                    self.log.write_line(&format!("NVMe/TCP listens on {address}"));
-                }
-                state.server = Some(server);
-                Ok(())
-            }
-            Err(why) => {
-                state.problem = Some(why.to_string());
-                Err(Error::refused_error(why.to_string()))
-            }
-        }
+        let State { listen, listener, subsystems, .. } = state;
+        listener.restart(("NVMe/TCP", &self.log), listen, |listen| {
+            let options = ServerOptions { listen, ..ServerOptions::default() };
+            Server::start(&options, subsystems.clone(), on_failed_login)
+        })
     }
 }
 
@@ -190,9 +98,9 @@ impl Service for NvmeService {
     }
 
     fn configure(&self, config: &Config) -> Result<()> {
-        let NvmeConfig { listen } = config.section("nvme");
+        let NvmeConfig { listen, .. } = config.section("nvme");
         let mut state = self.state.lock();
-        if state.listen == listen && state.problem.is_none() {
+        if state.listen == listen && !state.listener.has_problem() {
             return Ok(());
         }
         state.listen = listen;
@@ -216,15 +124,17 @@ impl ShareServer for NvmeService {
 
     fn set_shares(&self, shares: &ShareSet) -> Vec<ShareProblem> {
         let mut state = self.state.lock();
-        let mut problems = self.open_namespaces(&shares.nvme, &mut state);
-        state.subsystems = build_subsystems(&state.namespaces, &mut problems);
+        let State { volumes, subsystems, .. } = &mut *state;
+        let mut problems = Vec::new();
+        volumes.update((&self.pools, &self.units), &shares.nvme, &mut problems);
+        *subsystems = build_subsystems(volumes, &mut problems);
         // what is as before stays undisturbed
-        if let Some(server) = &state.server
+        if let Some(server) = state.listener.server()
             && let Err(why) = server.set_subsystems(state.subsystems.clone())
         {
             let why = why.to_string();
             self.log.write_line(&why);
-            for open in &state.namespaces {
+            for open in state.volumes.iter() {
                 problems.push(open.share.problem(Protocol::Nvme, &why));
             }
         }
@@ -241,27 +151,22 @@ impl ShareServer for NvmeService {
             return Ok(());
         }
         let mut state = self.state.lock();
-        if !force && let Some(server) = &state.server {
-            let status = server.status();
-            let hosts = |open: &OpenNamespace| {
-                let name = Some(&open.share.name);
-                status.controllers.iter().filter(|found| found.subsystem.as_ref() == name).count()
+        if !force && let Some(server) = state.listener.server() {
+            let controllers = server.status().controllers;
+            let count = |share: &Share<NvmeOptions>| {
+                let name = Some(&share.name);
+                controllers.iter().filter(|found| found.subsystem.as_ref() == name).count()
             };
-            for open in state.namespaces.iter().filter(|open| datasets(&open.share.dataset)) {
-                let count = hosts(open);
-                if count > 0 {
-                    return Err(Error::refused_error(format!(
-                        "'{}' is in use: NVMe/TCP hosts: {count}; type `nvme disconnect -n {}` on them, or use -f",
-                        open.share.dataset, open.share.name
-                    )));
-                }
+            if let Some((share, count)) = state.volumes.find_used(datasets, count) {
+                return Err(Error::refused_error(format!(
+                    "'{}' is in use: NVMe/TCP hosts: {count}; type `nvme disconnect -n {}` on them, or use -f",
+                    share.dataset, share.name
+                )));
             }
         }
-        let count = state.namespaces.len();
-        state.namespaces.retain(|open| !datasets(&open.share.dataset));
-        if count != state.namespaces.len() {
-            state.subsystems = build_subsystems(&state.namespaces, &mut Vec::new());
-            if let Some(server) = &state.server {
+        if state.volumes.release(datasets) {
+            state.subsystems = build_subsystems(&state.volumes, &mut Vec::new());
+            if let Some(server) = state.listener.server() {
                 let done = server.set_subsystems(state.subsystems.clone());
                 done.map_err(|why| Error::refused_error(why.to_string()))?;
             }
@@ -271,34 +176,32 @@ impl ShareServer for NvmeService {
 
     fn report(&self) -> ServerReport {
         let state = self.state.lock();
-        let Some(server) = &state.server else {
-            return ServerReport { problem: state.problem.clone(), ..ServerReport::default() };
-        };
-        let status = server.status();
-        let clients = status.controllers.into_iter().filter_map(|controller| {
-            let shown = ShareClient {
-                address: controller.address.to_string(),
-                user: Some(controller.host),
-                connected: Some(controller.connected.as_secs()),
-                open: Some(controller.in_flight),
-                read_bytes: Some(controller.counters.read_bytes),
-                written_bytes: Some(controller.counters.written_bytes),
-            };
-            Some((controller.subsystem?, shown))
-        });
-        ServerReport {
-            listening: status.listening,
-            problem: None,
-            note: None,
-            clients: clients.collect(),
-        }
+        state.listener.report(|server| {
+            let status = server.status();
+            let clients = status.controllers.into_iter().filter_map(|controller| {
+                let shown = ShareClient {
+                    address: controller.address.to_string(),
+                    user: Some(controller.host),
+                    connected: Some(controller.connected.as_secs()),
+                    open: Some(controller.in_flight),
+                    read_bytes: Some(controller.counters.read_bytes),
+                    written_bytes: Some(controller.counters.written_bytes),
+                };
+                Some((controller.subsystem?, shown))
+            });
+            let clients = clients.collect();
+            ServerReport { listening: status.listening, clients, ..ServerReport::default() }
+        })
     }
 }
 
 /// The subsystems of the open volumes. A subsystem without the secrets that it needs is not served.
-fn build_subsystems(open: &[OpenNamespace], problems: &mut Vec<ShareProblem>) -> Vec<Subsystem> {
+fn build_subsystems(
+    volumes: &VolumeShares<NvmeOptions>,
+    problems: &mut Vec<ShareProblem>,
+) -> Vec<Subsystem> {
     let mut subsystems: BTreeMap<&str, (Subsystem, &NvmeOptions)> = BTreeMap::new();
-    for OpenNamespace { share, namespace } in open {
+    for VolumeShare { share, unit } in volumes.iter() {
         let options = &share.options;
         let mut refuse = |why: &str| problems.push(share.problem(Protocol::Nvme, why));
         let (subsystem, first) = match subsystems.entry(&share.name) {
@@ -322,7 +225,7 @@ fn build_subsystems(open: &[OpenNamespace], problems: &mut Vec<ShareProblem>) ->
             );
             continue;
         }
-        subsystem.namespaces.insert(options.namespace, namespace.clone());
+        subsystem.namespaces.insert(options.namespace, unit.clone());
     }
     subsystems.into_values().map(|(subsystem, _)| subsystem).collect()
 }

@@ -83,7 +83,7 @@ pub(super) struct WebService {
 
 impl WebService {
     pub(super) fn new(context: &Arc<Context>) -> Self {
-        let tls = Arc::new(WebTls::new(&context.state_dir, &context.log));
+        let tls = Arc::clone(&context.web_tls);
         let backend = Arc::new(DashboardBackend::new(context, Arc::clone(&tls)));
         let (context, dashboard) = (Arc::clone(context), Dashboard::new(backend));
         Self { context, dashboard, listeners: Mutex::default(), tls }

@@ -17,6 +17,7 @@ use engine::KeyState;
 use engine::dataset::{Dataset, DatasetQuery};
 use engine::pool::Pool;
 use fuse::DetachOutcome;
+use lun::UnitTable;
 use parking_lot::Mutex;
 use serde::Deserialize;
 
@@ -49,6 +50,7 @@ pub(crate) struct ZvolConfig {
 pub(super) struct ZvolService {
     pools: Arc<Pools>,
     log: Arc<Log>,
+    units: Arc<UnitTable>,
     /// The directory of the files behind the devices.
     backing_dir: PathBuf,
     is_system_daemon: bool,
@@ -74,6 +76,7 @@ impl ZvolService {
         Self {
             pools: Arc::clone(&context.pools),
             log: Arc::clone(&context.log),
+            units: Arc::clone(&context.units),
             backing_dir: context.state_dir.volume_files(),
             is_system_daemon: context.state_dir.is_system(),
             state: Mutex::default(),
@@ -166,7 +169,7 @@ impl ZvolService {
         let Some(backing) = &state.backing else { return failed };
         for wanted in wanted {
             let name = wanted.name.clone();
-            match VolumeDevice::attach(backing, pool, wanted) {
+            match VolumeDevice::attach(backing, (pool, &self.units), wanted) {
                 Ok(device) => {
                     if let Err(why) = links.create(&name, device.path()) {
                         let (link, device) = (links.path_of(&name), device.path());

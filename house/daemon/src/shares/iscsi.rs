@@ -18,9 +18,12 @@
 
 use std::path::PathBuf;
 
+use api::Protocol;
+use lun::LunOptions;
 use serde::Deserialize;
 
 use super::networks::{Networks, Words};
+use super::volumes::VolumeOptions;
 
 /// The start of the names of targets that have none in the configuration.
 const TARGET_PREFIX: &str = "iqn.2026-11.poolhouse:";
@@ -64,6 +67,14 @@ pub(crate) struct IscsiOptions {
     pub(crate) chap: Option<ChapUser>,
     /// The user as which the target proves itself.
     pub(crate) mutual: Option<ChapUser>,
+}
+
+impl VolumeOptions for IscsiOptions {
+    const PROTOCOL: Protocol = Protocol::Iscsi;
+
+    fn lun_options(&self) -> LunOptions {
+        LunOptions { block_size: self.block_size, read_only: self.read_only }
+    }
 }
 
 /// A user of CHAP, with the file of its secret.

@@ -14,12 +14,14 @@ mod edit;
 pub(crate) mod entry;
 mod import;
 pub(crate) mod iscsi;
+pub(crate) mod listener;
 pub(crate) mod nbd;
 pub(crate) mod networks;
 pub(crate) mod nfs;
 pub(crate) mod nvme;
 mod resolve;
 pub(crate) mod smb;
+pub(crate) mod volumes;
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -9,9 +9,12 @@
 //! read_only = true
 //! ```
 
+use api::Protocol;
+use lun::LunOptions;
 use serde::Deserialize;
 
 use super::networks::Networks;
+use super::volumes::VolumeOptions;
 
 /// The fields of `[[share]]` for NBD.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -34,6 +37,14 @@ pub(crate) struct NbdOptions {
     pub(crate) networks: Networks,
     /// Clients may not write.
     pub(crate) read_only: bool,
+}
+
+impl VolumeOptions for NbdOptions {
+    const PROTOCOL: Protocol = Protocol::Nbd;
+
+    fn lun_options(&self) -> LunOptions {
+        LunOptions { read_only: self.read_only, ..LunOptions::default() }
+    }
 }
 
 impl NbdFields {

@@ -19,9 +19,12 @@
 
 use std::path::PathBuf;
 
+use api::Protocol;
+use lun::LunOptions;
 use serde::Deserialize;
 
 use super::networks::{Networks, Words};
+use super::volumes::VolumeOptions;
 
 /// The start of the names of subsystems that have none in the configuration.
 const SUBSYSTEM_PREFIX: &str = "nqn.2026-11.poolhouse:";
@@ -65,6 +68,14 @@ pub(crate) struct NvmeOptions {
     pub(crate) secret_file: Option<PathBuf>,
     /// The file with the secret of the controller.
     pub(crate) controller_secret_file: Option<PathBuf>,
+}
+
+impl VolumeOptions for NvmeOptions {
+    const PROTOCOL: Protocol = Protocol::Nvme;
+
+    fn lun_options(&self) -> LunOptions {
+        LunOptions { block_size: self.block_size, read_only: self.read_only }
+    }
 }
 
 const fn default_namespace() -> u32 {

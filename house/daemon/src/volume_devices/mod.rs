@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use engine::pool::{OwnVolume, Pool};
 use fuse::{DetachOutcome, LoopDevice, LoopOptions, MountHandle, VolumeFileId, VolumeFiles};
-use lun::{Lun, LunOptions, Reservations, SnapshotLun, VolumeLun};
+use lun::{LunOptions, OpenUnit, UnitTable};
 
 pub(crate) use links::LinkDir;
 
@@ -82,7 +82,7 @@ pub(crate) struct VolumeDevice {
     wanted: WantedDevice,
     /// Bytes of the device.
     size: u64,
-    unit: Arc<dyn Lun>,
+    unit: OpenUnit,
     file: VolumeFileId,
     device: LoopDevice,
     /// No pool may lie on it.
@@ -93,12 +93,13 @@ impl VolumeDevice {
     /// Opens a volume and makes its device.
     pub(crate) fn attach(
         backing: &BackingDir,
-        pool: &Pool,
+        (pool, units): (&Pool, &UnitTable),
         wanted: WantedDevice,
     ) -> Result<Self, String> {
-        let unit = open_unit(pool, &wanted)?;
-        let size = unit.geometry().size();
-        let file = backing.files.add(Arc::clone(&unit));
+        let opened = units.open(pool, &wanted.name, LunOptions::default());
+        let unit = opened.map_err(|why| why.to_string())?;
+        let size = unit.lun.geometry().size();
+        let file = backing.files.add(Arc::clone(&unit.lun));
         let options =
             LoopOptions { read_only: wanted.is_read_only, has_partitions: wanted.has_partitions };
         let attached = LoopDevice::attach(&backing.path_of(file), &wanted.name, options);
@@ -124,7 +125,7 @@ impl VolumeDevice {
 
     /// Whether the volume was destroyed, or its pool exported.
     pub(crate) fn is_gone(&self) -> bool {
-        matches!(self.unit.space(), Err(lun::Error::Gone))
+        self.unit.is_gone()
     }
 
     /// Applies a new name, size and access.
@@ -139,7 +140,7 @@ impl VolumeDevice {
             self.own = Some(OwnVolume::register(number, &wanted.name));
         }
         self.wanted = wanted;
-        let size = self.unit.geometry().size();
+        let size = self.unit.lun.geometry().size();
         if size != self.size {
             self.device.update_size(&backing.path_of(self.file))?;
             self.size = size;
@@ -164,19 +165,5 @@ impl VolumeDevice {
             backing.files.remove(self.file);
         }
         Ok(DetachOutcome::InUse)
-    }
-}
-
-fn open_unit(pool: &Pool, wanted: &WantedDevice) -> Result<Arc<dyn Lun>, String> {
-    let (name, options) = (wanted.name.as_str(), LunOptions::default());
-    if name.contains('@') {
-        return match SnapshotLun::open(pool, name, options) {
-            Ok(unit) => Ok(Arc::new(unit)),
-            Err(why) => Err(why.to_string()),
-        };
-    }
-    match VolumeLun::open(pool, name, options, Reservations::default()) {
-        Ok(unit) => Ok(Arc::new(unit)),
-        Err(why) => Err(why.to_string()),
     }
 }

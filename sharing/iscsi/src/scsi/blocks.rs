@@ -20,6 +20,7 @@ pub(crate) fn read(unit: &dyn Lun, blocks: Blocks, fua: bool, data_in: &mut Vec<
         // the medium is to have what is read
         unit.flush().map_err(|error| read_failure(&error))?;
     }
+    // the bytes of an earlier command need no zeros: all are overwritten
     data_in.resize(length(blocks.bytes()), 0);
     unit.read(blocks.offset(), data_in).map_err(|error| read_failure(&error))
 }

@@ -160,8 +160,9 @@ fn copy_segment(
 ) -> Result<u64, Failure> {
     let unit = |index: usize| units.get(index).ok_or(Sense::COPY_TARGET_NOT_REACHABLE);
     let (source, destination) = (unit(segment.source)?, unit(segment.destination)?);
-    path.check_unit(source, AccessKind::Read)?;
-    path.check_unit(destination, AccessKind::Write)?;
+    // a thread holds one permission: that of the unit that changes
+    drop(path.admit_copy(source, AccessKind::Read)?);
+    let _admitted = path.admit_copy(destination, AccessKind::Write)?;
     if destination.is_write_protected() {
         return Err(Sense::WRITE_PROTECTED.into());
     }

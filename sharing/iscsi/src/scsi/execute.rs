@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lun::{AccessKind, Durability, Nexus};
+use lun::{AccessKind, Admitted, Durability, Nexus};
 
 use super::cdb::Command;
 use super::{
@@ -70,7 +70,8 @@ impl Path<'_> {
         }
         self.check_reserved(cdb, logical)?;
         let command = Command::parse(cdb, &logical.unit.geometry())?;
-        self.check_access(&command, logical)?;
+        // it is checked again when its data is there
+        drop(self.admit(&command, logical)?);
         Ok(command)
     }
 
@@ -83,19 +84,23 @@ impl Path<'_> {
         Ok(())
     }
 
-    /// Persistent reservations and write protection.
-    fn check_access(&self, command: &Command, logical: &LogicalUnit) -> Outcome {
+    /// Admits a command that persistent reservations and write protection allow. None: they do not concern it.
+    fn admit<'unit>(
+        &self,
+        command: &Command,
+        logical: &'unit LogicalUnit,
+    ) -> Result<Option<Admitted<'unit>>, Failure> {
         let access = match command {
             Command::Write { .. }
             | Command::WriteVerify { .. }
             | Command::Unmap { .. }
             | Command::WriteSame { .. }
             | Command::CompareAndWrite { .. } => {
-                self.check_conflict(logical, AccessKind::Write)?;
+                let admitted = self.admit_access(logical, AccessKind::Write)?;
                 if logical.is_write_protected() {
                     return Err(Sense::WRITE_PROTECTED.into());
                 }
-                return Ok(());
+                return Ok(Some(admitted));
             }
             Command::Synchronize
             | Command::ModeSelect { .. }
@@ -106,22 +111,30 @@ impl Path<'_> {
             | Command::Prefetch { .. }
             | Command::GetLbaStatus { .. }
             | Command::ModeSense { .. } => AccessKind::Read,
-            _ => return Ok(()),
+            _ => return Ok(None),
         };
-        self.check_conflict(logical, access)
+        self.admit_access(logical, access).map(Some)
     }
 
-    /// Refuses a copy from or to a unit that is reserved for others.
-    pub(crate) fn check_unit(&self, logical: &LogicalUnit, access: AccessKind) -> Outcome {
+    /// Admits a copy from or to a unit, unless it is reserved for others.
+    pub(crate) fn admit_copy<'unit>(
+        &self,
+        logical: &'unit LogicalUnit,
+        access: AccessKind,
+    ) -> Result<Admitted<'unit>, Failure> {
         if logical.is_reserved_from(self.session) {
             return Err(Failure::Conflict);
         }
-        self.check_conflict(logical, access)
+        self.admit_access(logical, access)
     }
 
-    fn check_conflict(&self, logical: &LogicalUnit, access: AccessKind) -> Outcome {
-        let checked = logical.unit.reservations().check(self.nexus, access);
-        checked.map_err(|_| Failure::Conflict)
+    fn admit_access<'unit>(
+        &self,
+        logical: &'unit LogicalUnit,
+        access: AccessKind,
+    ) -> Result<Admitted<'unit>, Failure> {
+        let admitted = logical.unit.reservations().admit(self.nexus, access);
+        admitted.map_err(|_| Failure::Conflict)
     }
 
     /// Carries out a command. `data_out` is what the initiator sent; `data_in` is filled with what it gets.
@@ -131,7 +144,9 @@ impl Path<'_> {
         data_out: &[u8],
         data_in: &mut Vec<u8>,
     ) -> Outcome {
-        data_in.clear();
+        if !matches!(command, Command::Read { .. }) {
+            data_in.clear();
+        }
         let Some(logical) = self.logical else {
             return self.execute_without_unit(command, data_in);
         };
@@ -139,6 +154,7 @@ impl Path<'_> {
             answer(data_in, &found, allocation);
             return Ok(());
         }
+        let _admitted = self.admit(command, logical)?;
         let unit = &*logical.unit;
         match *command {
             Command::TestUnitReady => match unit.space() {

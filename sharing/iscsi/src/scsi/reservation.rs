@@ -18,9 +18,7 @@
 //! ```
 //! Learnt from: SPC-4, 5.12, 6.15, 6.16 and 7.6.4.5.
 
-use lun::{
-    Holder, Nexus, Preempted, ReservationError, ReservationKey, ReservationReport, ReservationType,
-};
+use lun::{Holder, Nexus, ReservationError, ReservationKey, ReservationReport, ReservationType};
 
 use super::execute::{Failure, Outcome, Path};
 use super::{LogicalUnit, Sense};
@@ -55,7 +53,8 @@ fn read_reservation(report: &ReservationReport) -> Vec<u8> {
 }
 
 fn capabilities(logical: &LogicalUnit) -> Vec<u8> {
-    let (can_persist, persists) = logical.persistence();
+    let reservations = logical.unit.reservations();
+    let (can_persist, persists) = (reservations.can_persist(), reservations.is_persistent());
     let mut types = [0; 2];
     for kind in ReservationType::ALL {
         let [byte, bit] = match kind {
@@ -94,7 +93,7 @@ fn full_status(report: &ReservationReport) -> Vec<u8> {
 
 /// The name of an initiator port: 0x45, 0, bytes that follow (16 bits), the name with NULs up to a whole word.
 fn transport_id(nexus: &Nexus) -> Vec<u8> {
-    let mut name = initiator_port(nexus).to_vec();
+    let mut name = initiator_port(nexus);
     name.push(0);
     name.resize(name.len().next_multiple_of(4).max(20), 0);
     let length = u16::try_from(name.len()).expect("names are short");
@@ -109,6 +108,7 @@ impl From<ReservationError> for Failure {
             ReservationError::InvalidKey | ReservationError::Damaged => {
                 Self::Check(Sense::INVALID_PARAMETER)
             }
+            ReservationError::NotSaved => Self::Check(Sense::INSUFFICIENT_RESERVATION_RESOURCES),
         }
     }
 }
@@ -135,47 +135,31 @@ pub(crate) fn reserve_out(
         let kind = ReservationType::from_code(scope_type & 0xf);
         kind.filter(|_| is_whole_unit).ok_or(Sense::invalid_field(2))
     };
-    let preempted = match action {
+    match action {
         0 | 6 => {
             // names of other ports, and all target ports: there is one port, and initiators register themselves
             if flags & 0x0c != 0 {
                 return Err(Sense::INVALID_PARAMETER.into());
             }
-            let keeps = flags & 1 != 0;
-            if keeps && !logical.persistence().0 {
+            let persists = flags & 1 != 0;
+            if persists && !reservations.can_persist() {
                 return Err(Sense::INVALID_PARAMETER.into());
             }
             let current = (action == 0).then_some(own);
-            let preempted = reservations.register(nexus, current, other)?;
-            logical.set_persistence(keeps);
-            preempted
+            reservations.register(nexus, current, other, Some(persists))?;
         }
-        1 => {
-            reservations.reserve(nexus, own, kind()?)?;
-            Preempted::default()
-        }
-        2 => reservations.release(nexus, own, kind()?)?,
-        3 => {
-            let preempted = reservations.clear(nexus, own)?;
-            logical.raise_for(&preempted.unregistered, Sense::RESERVATIONS_PREEMPTED);
-            Preempted::default()
-        }
-        4 | 5 => {
+        1 => reservations.reserve(nexus, own, kind()?)?,
+        2 => drop(reservations.release(nexus, own, kind()?)?),
+        3 => drop(reservations.clear(nexus, own)?),
+        4 => drop(reservations.preempt(nexus, own, other, kind()?)?),
+        5 => {
             let preempted = reservations.preempt(nexus, own, other, kind()?)?;
-            if action == 5 {
-                (path.abort_tasks)(logical, &logical.sessions_of(&preempted.unregistered));
-            }
-            preempted
+            // NVMe commands of the others are over: the change has waited for them
+            (path.abort_tasks)(logical, &logical.sessions_of(&preempted.unregistered));
         }
         _ => return Err(Sense::invalid_field(1).into()),
-    };
-    logical.raise_for(&preempted.unregistered, Sense::REGISTRATIONS_PREEMPTED);
-    logical.raise_for(&preempted.released, Sense::RESERVATIONS_RELEASED);
-    if logical.store_reservations() {
-        Ok(())
-    } else {
-        Err(Sense::INSUFFICIENT_RESERVATION_RESOURCES.into())
     }
+    Ok(())
 }
 
 /// RESERVE(6).

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use lun::{EventCallback, Lun, LunEvent, Nexus, ReservationStore};
+use lun::{EventCallback, Lun, LunEvent, Nexus, OpenUnit, ReservationCallback, ReservationLoss};
 use parking_lot::Mutex;
 
 use super::Sense;
 use super::copy::CopyStatus;
 use super::thin_threshold::ThinThreshold;
 use crate::notices::{Notice, NoticeQueue};
-use crate::target::{TargetUnit, UnitId};
+use crate::target::UnitId;
 
 /// The number of a session, which no other session of the server has or had.
 pub(crate) type SessionId = u64;
@@ -30,16 +30,14 @@ pub(crate) struct LogicalUnit {
     pub(crate) id: UnitId,
     /// The name of the volume, for the status.
     pub(crate) volume: String,
-    store: Option<ReservationStore>,
     sessions: Mutex<BTreeMap<SessionId, UnitSession>>,
     /// The session that reserved the unit by RESERVE(6).
     reserved_by: Mutex<Option<SessionId>>,
     has_write_cache: AtomicBool,
     is_write_protected: AtomicBool,
-    /// Whether reservations are to outlast a restart (APTPL of the last registration).
-    keeps_reservations: AtomicBool,
     threshold: ThinThreshold,
-    subscription: Mutex<Option<EventCallback>>,
+    /// The functions that the unit and its reservations call, kept for as long as the unit is served.
+    subscriptions: Mutex<Option<(EventCallback, ReservationCallback)>>,
 }
 
 /// A session, as a unit knows it.
@@ -53,25 +51,20 @@ struct UnitSession {
 }
 
 impl LogicalUnit {
-    pub(crate) fn new(target_unit: &TargetUnit) -> Arc<Self> {
+    pub(crate) fn new(open: &OpenUnit) -> Arc<Self> {
         let logical = Arc::new(Self {
-            unit: Arc::clone(&target_unit.unit),
-            id: target_unit.id,
-            volume: target_unit.volume.clone(),
-            store: target_unit.reservation_store.clone(),
+            unit: Arc::clone(&open.lun),
+            id: UnitId::new(&open.guids),
+            volume: open.volume.clone(),
             sessions: Mutex::default(),
             reserved_by: Mutex::default(),
             has_write_cache: AtomicBool::new(true),
             is_write_protected: AtomicBool::new(false),
-            // reservations that were loaded are to be kept up to date
-            keeps_reservations: AtomicBool::new(
-                !target_unit.unit.reservations().report().registrations.is_empty(),
-            ),
             threshold: ThinThreshold::default(),
-            subscription: Mutex::default(),
+            subscriptions: Mutex::default(),
         });
         let weak = Arc::downgrade(&logical);
-        let callback: EventCallback = Arc::new(move |event| {
+        let on_event: EventCallback = Arc::new(move |event| {
             let Some(logical) = weak.upgrade() else { return };
             match event {
                 LunEvent::Resized { .. } => logical.announce(Sense::CAPACITY_CHANGED),
@@ -80,14 +73,27 @@ impl LogicalUnit {
                 LunEvent::Gone => {}
             }
         });
-        logical.unit.subscribe(&callback);
-        *logical.subscription.lock() = Some(callback);
+        let weak = Arc::downgrade(&logical);
+        let on_loss: ReservationCallback = Arc::new(move |loss, nexuses| {
+            let Some(logical) = weak.upgrade() else { return };
+            logical.raise_for(
+                nexuses,
+                match loss {
+                    ReservationLoss::RegistrationPreempted => Sense::REGISTRATIONS_PREEMPTED,
+                    ReservationLoss::Cleared => Sense::RESERVATIONS_PREEMPTED,
+                    ReservationLoss::Released => Sense::RESERVATIONS_RELEASED,
+                },
+            );
+        });
+        logical.unit.subscribe(&on_event);
+        logical.unit.reservations().subscribe(&on_loss);
+        *logical.subscriptions.lock() = Some((on_event, on_loss));
         logical
     }
 
     /// Whether this is the unit of a configuration.
-    pub(crate) fn is_of(&self, target_unit: &TargetUnit) -> bool {
-        Arc::ptr_eq(&self.unit, &target_unit.unit) && self.id == target_unit.id
+    pub(crate) fn is_of(&self, open: &OpenUnit) -> bool {
+        Arc::ptr_eq(&self.unit, &open.lun) && self.id == UnitId::new(&open.guids)
     }
 
     /// Adds a session, which gets a unit attention that the unit may have been reset. The session knows the unit by
@@ -138,7 +144,7 @@ impl LogicalUnit {
     }
 
     /// Notifies the sessions of some nexuses of a change.
-    pub(crate) fn raise_for(&self, nexuses: &[Nexus], attention: Sense) {
+    fn raise_for(&self, nexuses: &[Nexus], attention: Sense) {
         for row in self.sessions.lock().values_mut() {
             if nexuses.contains(&row.nexus) {
                 row.push(attention);
@@ -228,26 +234,6 @@ impl LogicalUnit {
         self.has_write_cache.store(true, SeqCst);
         self.is_write_protected.store(false, SeqCst);
         self.raise(Sense::UNIT_RESET, None);
-    }
-
-    /// Whether reservations can be kept over a restart, and whether they are.
-    pub(crate) fn persistence(&self) -> (bool, bool) {
-        (self.store.is_some(), self.keeps_reservations.load(SeqCst))
-    }
-
-    /// Sets whether reservations are kept over a restart.
-    pub(crate) fn set_persistence(&self, keeps: bool) {
-        self.keeps_reservations.store(keeps, SeqCst);
-    }
-
-    /// Stores the reservations as they are now, or that none are kept. False: they could not be stored.
-    pub(crate) fn store_reservations(&self) -> bool {
-        let Some(store) = &self.store else { return true };
-        if self.keeps_reservations.load(SeqCst) {
-            store.save(Some(&self.unit.reservations().save()))
-        } else {
-            store.save(None)
-        }
     }
 }
 

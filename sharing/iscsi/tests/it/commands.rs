@@ -1,5 +1,6 @@
 //! SCSI commands over a session: data both ways, thin provisioning, modes, residuals.
 
+use iscsi::UnitId;
 use lun::{Durability, Reservations};
 
 use crate::initiator::{Initiator, Pdu, read10, write10};
@@ -73,9 +74,9 @@ fn capacity_and_pages_describe_the_volume() {
     let page =
         |initiator: &mut Initiator, page| initiator.read(&[0x12, 1, page, 1, 0, 0], 256).good();
     let serial = page(&mut initiator, 0x80);
-    assert_eq!(serial[4..], *served.unit.id.to_string().as_bytes());
+    assert_eq!(serial[4..], *UnitId::new(&served.unit.guids).to_string().as_bytes());
     let names = page(&mut initiator, 0x83);
-    assert_eq!(names[8..16], served.unit.id.naa());
+    assert_eq!(names[8..16], UnitId::new(&served.unit.guids).naa());
     let listed = page(&mut initiator, 0x00);
     for code in &listed[4..] {
         assert_eq!(page(&mut initiator, *code)[1], *code);
@@ -185,7 +186,7 @@ fn copy_list(name: [u8; 8], (from, to): (u64, u64), blocks: u16) -> Vec<u8> {
 fn extended_copy_keeps_data_and_holes() {
     let served = ServedPool::start();
     let mut initiator = served.initiator();
-    let name = served.unit.id.naa();
+    let name = UnitId::new(&served.unit.guids).naa();
     let data = pattern(65_536);
     initiator.write(&write10(0, 16, 128), &data).good();
     initiator.write(&write10(0, 2048, 160), &vec![7; 81_920]).good();
@@ -243,7 +244,7 @@ fn fua_flush_and_no_cache_survive_power_cut() {
             assert_eq!(initiator.read(&[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0).status, 0);
         }
         let after = served.import_after_power_cut();
-        let unit = open_unit(&after, Reservations::default()).unit;
+        let unit = open_unit(&after, Reservations::default()).lun;
         let mut found = vec![0; 8192];
         unit.read(0, &mut found).unwrap();
         assert_eq!(found, [6; 8192], "{mode} {flags} {flushes}");
@@ -257,7 +258,7 @@ fn cached_writes_may_be_lost() {
     served.initiator().write(&write10(0, 0, 16), &[6; 8192]).good();
     let after = served.import_after_power_cut();
     let mut found = vec![0; 8192];
-    open_unit(&after, Reservations::default()).unit.read(0, &mut found).unwrap();
+    open_unit(&after, Reservations::default()).lun.read(0, &mut found).unwrap();
     assert_eq!(found, [0; 8192]);
 }
 
@@ -278,7 +279,7 @@ fn write_protection_by_mode_select() {
         "not changeable"
     );
     assert_eq!(one.write(&[0x15, 0x10, 0, 0, 9, 0], &list[..9]).check(), (5, 0x1a, 0));
-    served.unit.unit.write(0, &[2; 512], Durability::Cached).unwrap();
+    served.unit.lun.write(0, &[2; 512], Durability::Cached).unwrap();
     assert_eq!(one.read(&read10(0, 1), 512).good(), [2; 512]);
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use iscsi::Server;
-use lun::{ReservationStore, Reservations};
+use lun::{AccessKind, Nexus, ReservationKey, ReservationStore, ReservationType, Reservations};
 use parking_lot::Mutex;
 
 use crate::initiator::{Answer, Initiator, read10, write10};
@@ -64,6 +64,30 @@ fn a_survivor_preempts_and_fences() {
 }
 
 #[test]
+fn nvme_hosts_keep_initiators_out() {
+    let served = ServedPool::start();
+    let mut one = served.initiator();
+    reserve_out(&mut one, (0, 0), (0, 11), 0).good();
+    // an NVMe/TCP server of the same volume has the same reservations
+    let (host, key) = (Nexus(vec![0xab; 16]), ReservationKey(22));
+    let reservations = served.unit.lun.reservations();
+    reservations.register(&host, None, key, None).unwrap();
+    reservations.reserve(&host, key, ReservationType::WriteExclusive).unwrap();
+    assert_eq!(one.write(&write10(0, 0, 1), &[]).status, CONFLICT);
+    assert_eq!(one.read(&read10(0, 1), 512).good(), [0; 512]);
+    let status = reserve_in(&mut one, 3);
+    let name = String::from_utf8_lossy(&status).into_owned();
+    let uuid = "abababab-abab-abab-abab-abababababab";
+    assert!(name.contains(&format!("nqn.2014-08.org.nvmexpress:uuid:{uuid}\0")), "{name}");
+    reservations.preempt(&host, key, ReservationKey(11), ReservationType::WriteExclusive).unwrap();
+    assert_eq!(one.attentions(), [(0x2a, 0x05)], "registrations preempted");
+    reserve_out(&mut one, (0, 0), (0, 11), 0).good();
+    reserve_out(&mut one, (4, WRITE_EXCLUSIVE), (11, 22), 0).good();
+    assert!(reservations.admit(&host, AccessKind::Write).is_err());
+    one.write(&write10(0, 0, 1), &[1; 512]).good();
+}
+
+#[test]
 fn kept_reservations_outlast_a_restart() {
     let served = ServedPool::start();
     let kept: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
@@ -76,8 +100,7 @@ fn kept_reservations_outlast_a_restart() {
     let mut one = served.initiator();
     assert_eq!(reserve_in(&mut one, 2)[2], 0);
     assert_eq!(reserve_out(&mut one, (0, 0), (0, 11), 1).check(), (5, 0x26, 0));
-    let mut unit = open_unit(&served.pool, Reservations::default());
-    unit.reservation_store = Some(store.clone());
+    let unit = open_unit(&served.pool, Reservations::default().with_store(store.clone()));
     let server = start_server(&options(), vec![target(&unit)]).unwrap();
     let connect = |server: &Server, isid| {
         let mut initiator = Initiator::connect_as(server.addresses()[0], isid)
@@ -91,8 +114,8 @@ fn kept_reservations_outlast_a_restart() {
     assert_eq!(reserve_in(&mut one, 2)[2..4], [1, 0x81]);
     drop(server);
     let saved = kept.lock().clone().expect("reservations");
-    let mut unit = open_unit(&served.pool, Reservations::load(&saved).unwrap());
-    unit.reservation_store = Some(store);
+    let loaded = Reservations::load(&saved).unwrap();
+    let unit = open_unit(&served.pool, loaded.with_store(store));
     let server = start_server(&options(), vec![target(&unit)]).unwrap();
     let mut other = connect(&server, 2);
     assert_eq!(other.write(&write10(0, 0, 1), &[]).status, CONFLICT);

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use device::Device;
 use engine::pool::Pool;
-use iscsi::{Discovery, Server, ServerOptions, Target, TargetUnit, UnitId};
-use lun::{LunOptions, Reservations, VolumeGuids, VolumeLun};
+use iscsi::{Discovery, Server, ServerOptions, Target};
+use lun::{LunOptions, OpenUnit, Reservations, VolumeGuids, VolumeLun};
 use sim::{DiskArray, Fault};
 
 use crate::initiator::Initiator;
@@ -20,7 +20,7 @@ pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
 /// A pool in memory with a volume, and a server with a target that has it as LUN 0.
 pub(crate) struct ServedPool {
     pub(crate) server: Server,
-    pub(crate) unit: TargetUnit,
+    pub(crate) unit: OpenUnit,
     pub(crate) pool: Pool,
     storm: DiskArray,
 }
@@ -34,13 +34,13 @@ pub(crate) fn options() -> ServerOptions {
     }
 }
 
-pub(crate) fn open_unit(pool: &Pool, reservations: Reservations) -> TargetUnit {
+pub(crate) fn open_unit(pool: &Pool, reservations: Reservations) -> OpenUnit {
     let unit = VolumeLun::open(pool, VOLUME, LunOptions::default(), reservations).expect("a unit");
-    let id = UnitId::new(&VolumeGuids { pool: pool.guid(), volume: unit.guid() });
-    TargetUnit { unit: Arc::new(unit), id, volume: VOLUME.to_owned(), reservation_store: None }
+    let guids = VolumeGuids { pool: pool.guid(), volume: unit.guid() };
+    OpenUnit { lun: Arc::new(unit), guids, volume: VOLUME.to_owned() }
 }
 
-pub(crate) fn target(unit: &TargetUnit) -> Target {
+pub(crate) fn target(unit: &OpenUnit) -> Target {
     Target {
         name: TARGET.to_owned(),
         alias: "a disk".to_owned(),

@@ -26,7 +26,7 @@ fn key(number: u64) -> ReservationKey {
 fn registered() -> Reservations {
     let all = Reservations::default();
     for number in 0..3 {
-        all.register(&nexus(number), Some(NONE), key(10 + u64::from(number))).unwrap();
+        all.register(&nexus(number), Some(NONE), key(10 + u64::from(number)), None).unwrap();
     }
     all
 }
@@ -62,10 +62,10 @@ fn access_is_as_the_table_says() {
 #[test]
 fn registration_needs_the_current_key() {
     let all = registered();
-    assert_eq!(all.register(&nexus(0), Some(key(9)), key(20)), Err(CONFLICT));
-    assert_eq!(all.register(&nexus(3), Some(key(9)), key(20)), Err(CONFLICT));
-    assert!(all.register(&nexus(3), None, key(20)).is_ok());
-    assert!(all.register(&nexus(0), Some(key(10)), key(20)).is_ok());
+    assert_eq!(all.register(&nexus(0), Some(key(9)), key(20), None), Err(CONFLICT));
+    assert_eq!(all.register(&nexus(3), Some(key(9)), key(20), None), Err(CONFLICT));
+    assert!(all.register(&nexus(3), None, key(20), None).is_ok());
+    assert!(all.register(&nexus(0), Some(key(10)), key(20), None).is_ok());
     assert_eq!(all.report().generation, 5);
     assert_eq!(all.reserve(&nexus(0), key(10), WriteExclusive), Err(CONFLICT));
     assert!(all.reserve(&nexus(0), key(20), WriteExclusive).is_ok());
@@ -76,13 +76,13 @@ fn registration_needs_the_current_key() {
 fn reservation_ends_when_its_holder_unregisters() {
     let all = registered();
     all.reserve(&nexus(0), key(10), WriteExclusiveRegistrantsOnly).unwrap();
-    let told = all.register(&nexus(0), Some(key(10)), NONE).unwrap();
+    let told = all.register(&nexus(0), Some(key(10)), NONE, None).unwrap();
     assert_eq!(told, Preempted { unregistered: vec![], released: vec![nexus(1), nexus(2)] });
     assert_eq!(all.report().reservation, None);
     all.reserve(&nexus(1), key(11), ExclusiveAccessAllRegistrants).unwrap();
-    all.register(&nexus(1), Some(key(11)), NONE).unwrap();
+    all.register(&nexus(1), Some(key(11)), NONE, None).unwrap();
     assert!(all.report().reservation.is_some());
-    all.register(&nexus(2), Some(key(12)), NONE).unwrap();
+    all.register(&nexus(2), Some(key(12)), NONE, None).unwrap();
     assert_eq!(all.report().reservation, None);
 }
 
@@ -136,8 +136,8 @@ fn apply(all: &Reservations, (what, who, current, other, kind): Step) {
     let (who, current, other, kind) =
         (nexus(who), key(current), key(other), ReservationType::ALL[kind]);
     let _ = match what {
-        0 => all.register(&who, Some(current), other).map(drop),
-        1 => all.register(&who, None, other).map(drop),
+        0 => all.register(&who, Some(current), other, None).map(drop),
+        1 => all.register(&who, None, other, None).map(drop),
         2 => all.reserve(&who, current, kind),
         3 => all.release(&who, current, kind).map(drop),
         4 => all.clear(&who, current).map(drop),

@@ -2,5 +2,6 @@
 
 mod copies;
 mod power_cuts;
+mod unit_table;
 mod volume_pool;
 mod volumes;

@@ -227,8 +227,8 @@ fn resize_notifies_initiators() {
     let mut bytes = [1; 512];
     unit.read(end, &mut bytes).unwrap();
     assert_eq!(bytes, [0; 512]);
-    let blocks = [SIZE / 2 / BLOCK, SIZE * 2 / BLOCK];
-    assert_eq!(*events.lock(), blocks.map(|blocks| LunEvent::Resized { blocks }));
+    let sizes = [SIZE / 2, SIZE * 2];
+    assert_eq!(*events.lock(), sizes.map(|size| LunEvent::Resized { size }));
     pool.export().unwrap();
 }
 

@@ -172,6 +172,8 @@ pub enum OptionError {
     Unsupported = 1,
     /// The payload breaks a rule.
     Invalid = 3,
+    /// The server requires TLS first.
+    TlsRequired = 5,
     /// The export does not exist.
     UnknownExport = 6,
     /// The option requests too much.

@@ -196,13 +196,13 @@ fn stop_ends_connections_and_frees_the_address() {
     assert!(std::net::TcpStream::connect(address).is_err());
     drop(served.server);
     let options = ServerOptions { listen: vec![address], ..served_pool::options() };
-    let again = Server::start(&options, vec![export("disk", &served.unit)]).unwrap();
-    let taken = Server::start(&options, Vec::new()).err();
+    let again = Server::start(&options, vec![export("disk", &served.unit)], None).unwrap();
+    let taken = Server::start(&options, Vec::new(), None).err();
     let sentence = taken.map(|error| error.to_string()).unwrap_or_default();
     assert!(sentence.contains(&address.to_string()), "{sentence}");
     drop(again);
     let bad = ServerOptions { max_buffered_bytes: 1, ..served_pool::options() };
-    assert!(matches!(Server::start(&bad, Vec::new()), Err(Error::Limit { .. })));
+    assert!(matches!(Server::start(&bad, Vec::new(), None), Err(Error::Limit { .. })));
 }
 
 /// Has work done while a thread writes txgs, without which a pool is not suspended but closed.

@@ -1,6 +1,7 @@
 //! The NBD server over volumes of real pools, on loopback.
 
 mod client;
+mod encryption;
 mod histories;
 mod hostile;
 mod lifecycle;

@@ -11,17 +11,17 @@ use crate::volume_pool::SIZE;
 const LIMIT: Duration = Duration::from_mins(1);
 
 /// A folder that is removed in the end.
-struct TempDir(PathBuf);
+pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let path =
             std::env::temp_dir().join(format!("poolhouse-nbd-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
-    fn file(&self, name: &str) -> String {
+    pub(crate) fn file(&self, name: &str) -> String {
         self.0.join(name).to_str().expect("a path in UTF-8").to_owned()
     }
 }
@@ -32,7 +32,7 @@ impl Drop for TempDir {
     }
 }
 
-fn is_installed(programs: &[&str]) -> bool {
+pub(crate) fn is_installed(programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_found = |name: &&&str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
     let missing = programs.iter().find(|name| !is_found(name));
@@ -43,7 +43,7 @@ fn is_installed(programs: &[&str]) -> bool {
 }
 
 /// Runs a program to its end; its output.
-fn run(program: &str, arguments: &[&str]) -> String {
+pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("a program");
@@ -64,7 +64,7 @@ fn run(program: &str, arguments: &[&str]) -> String {
 }
 
 /// An image with data at the start, in the middle and at the end, and holes between.
-fn image() -> Vec<u8> {
+pub(crate) fn image() -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(SIZE).unwrap()];
     let mut state = 1_u32;
     for range in [0..50_000, 700_000..1_000_000, 2_000_000..bytes.len()] {

@@ -131,7 +131,7 @@ fn reservations_of_other_initiators_are_respected() {
     let mut client = served.client();
     let (nexus, key) = (Nexus(b"iqn.node".to_vec()), ReservationKey(7));
     let reservations = served.unit.reservations();
-    reservations.register(&nexus, None, key).unwrap();
+    reservations.register(&nexus, None, key, None).unwrap();
     reservations.reserve(&nexus, key, ReservationType::WriteExclusive).unwrap();
     assert_eq!(client.write(0, 0, &[1; 512]).error, EPERM);
     assert_eq!(client.request((WRITE_ZEROES, 0), 0, 8192).error, EPERM);

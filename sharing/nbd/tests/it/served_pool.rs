@@ -8,7 +8,7 @@ use device::Device;
 use engine::pool::Pool;
 use ipnet::IpNet;
 use lun::{LunOptions, Reservations, VolumeLun};
-use nbd::{Export, Server, ServerOptions};
+use nbd::{Encryption, Export, Server, ServerOptions};
 use sim::{DiskArray, Fault};
 
 use crate::client::Client;
@@ -54,9 +54,18 @@ impl ServedPool {
     }
 
     pub(crate) fn start_with(options: &ServerOptions, unit: LunOptions) -> Self {
+        Self::start_encrypted(options, unit, None)
+    }
+
+    pub(crate) fn start_encrypted(
+        options: &ServerOptions,
+        unit: LunOptions,
+        encryption: Option<Encryption>,
+    ) -> Self {
         let (storm, pool) = create_pool();
         let unit = open_unit(&pool, unit);
-        let server = Server::start(options, vec![export("disk", &unit)]).expect("a server");
+        let server =
+            Server::start(options, vec![export("disk", &unit)], encryption).expect("a server");
         Self { server, unit, pool, storm }
     }
 

@@ -51,11 +51,11 @@ pub(super) fn set(context: &AdminContext<'_>, command: &Command) -> Result<u64, 
             let namespaces = controller.namespaces();
             let namespace =
                 namespaces.get(&command.namespace()).ok_or(Status::INVALID_NAMESPACE)?;
-            if !namespace.persistence().0 {
+            if !namespace.unit.reservations().can_persist() {
                 return Err(Status::NOT_CHANGEABLE);
             }
-            namespace.set_persistence(value & 1 != 0);
-            if namespace.store_reservations() { Ok(0) } else { Err(Status::INTERNAL) }
+            let done = namespace.unit.reservations().set_persistence(value & 1 != 0);
+            done.map(|()| 0).map_err(|_| Status::INTERNAL)
         }
         _ if FIXED.contains(&feature) => Err(Status::NOT_CHANGEABLE),
         _ => Err(Status::INVALID_FIELD),
@@ -100,8 +100,9 @@ pub(super) fn get(context: &AdminContext<'_>, command: &Command) -> Result<Answe
         HOST_ID => return Ok(Answer::data(controller.host_id.to_vec())),
         RESERVATION_PERSISTENCE => {
             let namespaces = controller.namespaces();
-            let namespace = namespaces.get(&command.namespace());
-            namespace.ok_or(Status::INVALID_NAMESPACE)?.persistence().1.into()
+            let namespace =
+                namespaces.get(&command.namespace()).ok_or(Status::INVALID_NAMESPACE)?;
+            namespace.unit.reservations().is_persistent().into()
         }
         _ if FIXED.contains(&feature) => 0,
         _ => return Err(Status::INVALID_FIELD),

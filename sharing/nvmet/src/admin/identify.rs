@@ -139,7 +139,7 @@ fn describe_io(page: &mut Page) {
 
 /// Bits of the reservation types, and of the key that need not be known.
 fn reservation_capabilities(namespace: &Namespace) -> u8 {
-    0xfe | u8::from(namespace.persistence().0)
+    0xfe | u8::from(namespace.unit.reservations().can_persist())
 }
 
 fn namespace_page(namespace: &Namespace) -> Page {

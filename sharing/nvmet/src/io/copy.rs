@@ -31,7 +31,11 @@ impl Unit<'_> {
     /// Copies ranges. A failure of the first range that is not copied ends the command.
     pub(super) fn copy(&self, command: &Command, data: &[u8]) -> Outcome {
         let _admitted = self.admit(AccessKind::Write)?;
-        self.check_reservation(AccessKind::Read)?;
+        let may_read =
+            self.namespace.unit.reservations().check(&self.nexus(), AccessKind::Read).is_ok();
+        if !may_read {
+            return Err(Status::RESERVATION_CONFLICT.into());
+        }
         let [count, format, ..] = command.dword(12).to_le_bytes();
         if format & 0x0f != 0 {
             return Err(Status::INVALID_FIELD.into());

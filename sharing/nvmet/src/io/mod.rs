@@ -22,14 +22,12 @@ mod reservation;
 use std::ops::Range;
 use std::sync::Arc;
 
-use lun::{AccessKind, Durability};
-use parking_lot::RwLockReadGuard;
+use lun::{AccessKind, Admitted, Durability};
 
 pub(crate) use copy::{MAX_COPY_BLOCKS, MAX_COPY_RANGES};
 
 use crate::controller::Controller;
 use crate::namespace::Namespace;
-use crate::server::Shared;
 use crate::transfer::Task;
 use crate::wire::command::{Command, DataPlace, Fuse};
 use crate::wire::completion::Status;
@@ -54,7 +52,6 @@ const COPY: u8 = 0x19;
 
 /// The surroundings of a command.
 pub(crate) struct IoContext<'a> {
-    pub(crate) shared: &'a Shared,
     pub(crate) controller: &'a Arc<Controller>,
 }
 
@@ -150,17 +147,10 @@ struct Unit<'a> {
 }
 
 impl Unit<'_> {
-    /// Refuses a command of a host that a reservation keeps out. Reservations stay as they are while the guard is held.
-    fn admit(&self, access: AccessKind) -> Result<RwLockReadGuard<'_, ()>, Status> {
-        let guard = self.namespace.reservation_gate.read();
-        self.check_reservation(access)?;
-        Ok(guard)
-    }
-
-    fn check_reservation(&self, access: AccessKind) -> Result<(), Status> {
-        let nexus = self.context.controller.nexus();
-        let allowed = self.namespace.unit.reservations().check(&nexus, access);
-        allowed.map_err(|_| Status::RESERVATION_CONFLICT)
+    /// Refuses a command of a host that a reservation keeps out.
+    fn admit(&self, access: AccessKind) -> Result<Admitted<'_>, Status> {
+        let admitted = self.namespace.unit.reservations().admit(&self.nexus(), access);
+        admitted.map_err(|_| Status::RESERVATION_CONFLICT)
     }
 
     /// The bytes of the blocks of a command.

@@ -12,12 +12,10 @@
 //! ```
 //! Learnt from: NVM Express Base Specification 2.0, sections 7.3 to 7.6, 8.19.
 
-use lun::{
-    Holder, Nexus, Preempted, ReservationError, ReservationKey, ReservationReport, ReservationType,
-};
+use lun::{Holder, Nexus, ReservationError, ReservationKey, ReservationReport, ReservationType};
+use sha2::{Digest, Sha256};
 
 use super::{IoFailure, Outcome, Unit};
-use crate::controller::NotificationKind;
 use crate::wire::command::Command;
 use crate::wire::completion::Status;
 use crate::wire::{Page, le64};
@@ -35,6 +33,7 @@ fn failure(error: ReservationError) -> IoFailure {
         ReservationError::InvalidRelease
         | ReservationError::InvalidKey
         | ReservationError::Damaged => Status::INVALID_FIELD,
+        ReservationError::NotSaved => Status::INTERNAL,
     })
 }
 
@@ -64,46 +63,33 @@ fn keys(data: &[u8], count: usize) -> Result<(ReservationKey, ReservationKey), S
 }
 
 impl Unit<'_> {
-    fn nexus(&self) -> Nexus {
+    pub(super) fn nexus(&self) -> Nexus {
         self.context.controller.nexus()
-    }
-
-    /// Tells the hosts that have lost something, and keeps the new state.
-    fn finish(&self, preempted: &Preempted) -> Outcome {
-        let (shared, namespace) = (self.context.shared, self.namespace);
-        let Preempted { unregistered, released } = preempted;
-        let (lost, ended) =
-            (NotificationKind::RegistrationPreempted, NotificationKind::ReservationReleased);
-        shared.report_reservations(namespace, unregistered, lost);
-        shared.report_reservations(namespace, released, ended);
-        if namespace.store_reservations() { Ok(0) } else { Err(Status::INTERNAL.into()) }
     }
 
     pub(super) fn register(&self, command: &Command, data: &[u8]) -> Outcome {
         let (current, new) = keys(data, 2)?;
         let fields = command.dword(10);
         let (ignores, persistence) = (fields & IGNORES_KEY != 0, fields >> 30);
-        if persistence == 1 || persistence == 3 && !self.namespace.persistence().0 {
+        let (nexus, reservations) = (self.nexus(), self.namespace.unit.reservations());
+        if persistence == 1 || persistence == 3 && !reservations.can_persist() {
             return Err(Status::INVALID_FIELD.into());
         }
-        let (nexus, reservations) = (self.nexus(), self.namespace.unit.reservations());
-        let _exclusive = self.namespace.reservation_gate.write();
+        let persistence = (persistence > 1).then_some(persistence == 3);
         let known = reservations.report().registrations.get(&nexus).copied();
-        let preempted = match fields & 7 {
+        let expected = (!ignores).then_some(current);
+        let (expected, new) = match fields & 7 {
             0 | 2 if new == ReservationKey::NONE => return Err(Status::INVALID_FIELD.into()),
-            // a host that registers its key again is registered already
-            0 if known == Some(new) => Ok(Preempted::default()),
-            0 => reservations.register(&nexus, Some(ReservationKey::NONE), new),
+            // a host may register its key again
+            0 if known == Some(new) => (Some(new), new),
+            0 => (Some(ReservationKey::NONE), new),
             1 if known.is_none() => return Err(Status::RESERVATION_CONFLICT.into()),
-            1 => reservations.register(&nexus, expected(ignores, current), ReservationKey::NONE),
-            2 => reservations.register(&nexus, expected(ignores, current), new),
+            1 => (expected, ReservationKey::NONE),
+            2 => (expected, new),
             _ => return Err(Status::INVALID_FIELD.into()),
         };
-        let preempted = preempted.map_err(failure)?;
-        if persistence > 1 {
-            self.namespace.set_persistence(persistence == 3);
-        }
-        self.finish(&preempted)
+        reservations.register(&nexus, expected, new, persistence).map_err(failure)?;
+        Ok(0)
     }
 
     pub(super) fn acquire(&self, command: &Command, data: &[u8]) -> Outcome {
@@ -114,14 +100,15 @@ impl Unit<'_> {
         }
         let kind = kind_of(fields.to_le_bytes()[1])?;
         let (nexus, reservations) = (self.nexus(), self.namespace.unit.reservations());
-        let _exclusive = self.namespace.reservation_gate.write();
-        let preempted = match fields & 7 {
-            0 => reservations.reserve(&nexus, current, kind).map(|()| Preempted::default()),
+        match fields & 7 {
+            0 => reservations.reserve(&nexus, current, kind).map_err(failure)?,
             // commands of the other host are over: there is nothing to abort
-            1 | 2 => reservations.preempt(&nexus, current, victim, kind),
+            1 | 2 => {
+                drop(reservations.preempt(&nexus, current, victim, kind).map_err(failure)?);
+            }
             _ => return Err(Status::INVALID_FIELD.into()),
-        };
-        self.finish(&preempted.map_err(failure)?)
+        }
+        Ok(0)
     }
 
     pub(super) fn release(&self, command: &Command, data: &[u8]) -> Outcome {
@@ -131,13 +118,13 @@ impl Unit<'_> {
             return Err(Status::INVALID_FIELD.into());
         }
         let (nexus, reservations) = (self.nexus(), self.namespace.unit.reservations());
-        let _exclusive = self.namespace.reservation_gate.write();
-        let preempted = match fields & 7 {
+        let released = match fields & 7 {
             0 => reservations.release(&nexus, current, kind_of(fields.to_le_bytes()[1])?),
             1 => reservations.clear(&nexus, current),
             _ => return Err(Status::INVALID_FIELD.into()),
         };
-        self.finish(&preempted.map_err(failure)?)
+        released.map_err(failure)?;
+        Ok(0)
     }
 
     /// The extended report, as hosts have identifiers of 128 bits.
@@ -150,8 +137,8 @@ impl Unit<'_> {
         if length != data_in.len() {
             return Err(Status::SGL_LENGTH.into());
         }
-        let report = self.namespace.unit.reservations().report();
-        let bytes = encode_report(&report, self.namespace.persistence().1);
+        let reservations = self.namespace.unit.reservations();
+        let bytes = encode_report(&reservations.report(), reservations.is_persistent());
         let count = bytes.len().min(length);
         data_in[..count].copy_from_slice(&bytes[..count]);
         data_in[count..].fill(0);
@@ -159,8 +146,12 @@ impl Unit<'_> {
     }
 }
 
-fn expected(ignores: bool, current: ReservationKey) -> Option<ReservationKey> {
-    (!ignores).then_some(current)
+/// The identifier of a host. An initiator of another protocol is shown as a hash of its name.
+fn host_of(nexus: &Nexus) -> [u8; 16] {
+    nexus.nvme_host().unwrap_or_else(|| {
+        let hash: [u8; 32] = Sha256::digest(&nexus.0).into();
+        *hash.first_chunk().expect("a hash has 32 bytes")
+    })
 }
 
 /// The extended report:
@@ -184,12 +175,10 @@ fn encode_report(report: &ReservationReport, is_kept: bool) -> Vec<u8> {
             Some((Holder::AllRegistrants, _)) => true,
             None => false,
         };
-        // other protocols have longer names of initiators
-        let host = &nexus.0[..nexus.0.len().min(16)];
         page.put16(at, ANY_CONTROLLER)
             .put8(at + 2, u8::from(holds))
             .put64(at + 8, key.0)
-            .put(at + 16, host);
+            .put(at + 16, &host_of(nexus));
     }
     page.into_bytes()
 }

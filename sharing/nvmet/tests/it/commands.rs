@@ -96,7 +96,7 @@ fn flush_and_fua_survive_a_power_cut() {
         let pool = served.import_after_power_cut();
         let found = open_namespace(&pool, Reservations::default());
         let mut read = vec![0; 8192];
-        found.unit.read(16 * 512, &mut read).unwrap();
+        found.lun.read(16 * 512, &mut read).unwrap();
         assert!(read == data, "forced: {is_forced}");
     }
 }
@@ -112,7 +112,7 @@ fn writes_are_durable_without_write_cache() {
     assert_eq!(host.io.write(3, &pattern(5, BLOCK)).status, 0);
     let pool = served.import_after_power_cut();
     let mut read = vec![0; BLOCK];
-    open_namespace(&pool, Reservations::default()).unit.read(3 * 512, &mut read).unwrap();
+    open_namespace(&pool, Reservations::default()).lun.read(3 * 512, &mut read).unwrap();
     assert_eq!(read, pattern(5, BLOCK));
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lun::{ReservationStore, Reservations};
+use lun::{AccessKind, Nexus, ReservationKey, ReservationStore, ReservationType, Reservations};
 use parking_lot::Mutex;
 
 use crate::host::{Entry, Host, le16, le32, le64};
@@ -85,15 +85,41 @@ fn reports_name_hosts_and_keys() {
 }
 
 #[test]
+fn iscsi_initiators_keep_hosts_out() {
+    let served = ServedPool::start();
+    let mut host = served.host();
+    assert_eq!(register(&mut host, 7), 0);
+    // an iSCSI server of the same volume has the same reservations
+    let initiator = Nexus(b"iqn.2026-01.org.example:one,i,0x800000000001\0target".to_vec());
+    let (key, kind) = (ReservationKey(11), ReservationType::WriteExclusive);
+    let reservations = served.namespace.lun.reservations();
+    reservations.register(&initiator, None, key, None).unwrap();
+    reservations.reserve(&initiator, key, kind).unwrap();
+    assert_eq!(host.io.write(0, &[1; 512]).status, CONFLICT);
+    let found = report(&mut host);
+    let entry = |number: usize| &found[64 * (number + 1)..64 * (number + 2)];
+    let held: Vec<u64> =
+        (0..2).filter(|at| entry(*at)[2] == 1).map(|at| le64(entry(at), 8)).collect();
+    assert_eq!(held, [11]);
+    let event = host.admin.submit(Entry::new(0x0c, 0).data(0, false), &[]);
+    reservations.preempt(&initiator, key, ReservationKey(7), kind).unwrap();
+    assert_eq!(host.admin.complete(event, &[]).result, 0x80_00_06);
+    assert_eq!(register(&mut host, 7), 0);
+    assert_eq!(acquire(&mut host, 1, 7, 11), 0);
+    assert!(reservations.admit(&initiator, AccessKind::Write).is_err());
+    assert_eq!(host.io.write(0, &[1; 512]).status, 0);
+}
+
+#[test]
 fn kept_reservations_outlast_a_restart() {
     let served = ServedPool::start();
     let kept = Arc::new(Mutex::new(None));
     let place = Arc::clone(&kept);
-    let mut namespace = served.namespace.clone();
-    namespace.reservation_store = Some(ReservationStore::new(move |bytes| {
+    let store = ReservationStore::new(move |bytes| {
         *place.lock() = bytes.map(<[u8]>::to_vec);
         true
-    }));
+    });
+    let namespace = open_namespace(&served.pool, Reservations::default().with_store(store));
     let server = start_server(&options(), vec![subsystem(&namespace)]);
     let mut host = Host::connect(server.addresses()[0], 1);
     let persistent = Entry::new(0x0d, 1).dword(10, 3 << 30);

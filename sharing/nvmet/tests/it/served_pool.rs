@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use device::Device;
 use engine::pool::Pool;
-use lun::{LunOptions, Reservations, VolumeGuids, VolumeLun};
-use nvmet::{NamespaceId, Server, ServerOptions, Subsystem, SubsystemNamespace};
+use lun::{LunOptions, OpenUnit, Reservations, VolumeGuids, VolumeLun};
+use nvmet::{Server, ServerOptions, Subsystem};
 use sim::{DiskArray, Fault};
 
 use crate::host::{Host, SUBSYSTEM};
@@ -17,7 +17,7 @@ use crate::volume_pool::{VOLUME, create_pool, environment};
 /// A pool in memory with a volume, and a server with a subsystem that has it as namespace 1.
 pub(crate) struct ServedPool {
     pub(crate) server: Server,
-    pub(crate) namespace: SubsystemNamespace,
+    pub(crate) namespace: OpenUnit,
     pub(crate) pool: Pool,
     storm: DiskArray,
 }
@@ -31,14 +31,13 @@ pub(crate) fn options() -> ServerOptions {
     }
 }
 
-pub(crate) fn open_namespace(pool: &Pool, reservations: Reservations) -> SubsystemNamespace {
+pub(crate) fn open_namespace(pool: &Pool, reservations: Reservations) -> OpenUnit {
     let unit = VolumeLun::open(pool, VOLUME, LunOptions::default(), reservations).expect("a unit");
-    let id = NamespaceId::new(&VolumeGuids { pool: pool.guid(), volume: unit.guid() });
-    let (unit, volume) = (Arc::new(unit), VOLUME.to_owned());
-    SubsystemNamespace { unit, id, volume, reservation_store: None }
+    let guids = VolumeGuids { pool: pool.guid(), volume: unit.guid() };
+    OpenUnit { lun: Arc::new(unit), guids, volume: VOLUME.to_owned() }
 }
 
-pub(crate) fn subsystem(namespace: &SubsystemNamespace) -> Subsystem {
+pub(crate) fn subsystem(namespace: &OpenUnit) -> Subsystem {
     Subsystem {
         name: SUBSYSTEM.to_owned(),
         networks: vec!["127.0.0.0/8".parse().expect("a network")],
