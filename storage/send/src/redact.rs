@@ -226,6 +226,8 @@ fn cut_to_data(snapshot: &Objset, ranges: &[BlockRange]) -> Result<Vec<RedactedB
             }
         }
     }
+    // senders search the list, also those of OpenZFS
+    assert!(found.is_sorted_by_key(|run| (run.object, run.first)), "runs are in order");
     Ok(found)
 }
 
@@ -235,6 +237,7 @@ fn push_run(
     (first, last): (u64, u64),
     block_size: u64,
 ) {
+    assert!(first <= last, "a run has blocks");
     let mut at = first;
     loop {
         let count = (last - at + 1).min(RedactedBlocks::MAX_COUNT);

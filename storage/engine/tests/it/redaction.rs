@@ -1,5 +1,7 @@
 //! Redaction bookmarks and redacted streams, compared with those of OpenZFS.
 
+use std::collections::BTreeMap;
+
 use engine::pool::{self, Pool, ReceiveRequest, SendRequest};
 use ondisk::stream::Record;
 
@@ -167,12 +169,11 @@ fn unchanged_redacted_blocks_are_sent_from_bookmark() {
 }
 
 /// The data of a stream by object and offset, without holes.
-fn blocks(stream: &[u8]) -> std::collections::BTreeMap<(u64, u64), Vec<u8>> {
-    let (mut reader, mut found) = (send::StreamReader::new(stream), Default::default());
-    let all: &mut std::collections::BTreeMap<_, _> = &mut found;
+fn blocks(stream: &[u8]) -> BTreeMap<(u64, u64), Vec<u8>> {
+    let (mut reader, mut found) = (send::StreamReader::new(stream), BTreeMap::new());
     while let Some(next) = reader.next_record().unwrap() {
         if let Record::Write(write) = next.record {
-            all.insert((write.object, write.offset), next.payload);
+            found.insert((write.object, write.offset), next.payload);
         }
     }
     found
