@@ -31,6 +31,7 @@ mod packaging;
 mod partial_datasets;
 mod readonly;
 mod rebuild;
+mod receive_rules;
 mod replicas;
 mod rescue_get;
 mod rescue_manifest;
