@@ -81,7 +81,7 @@ impl<'a> Changes<'a> {
         object: &Object,
         mut visit: impl FnMut(&mut Self, Zbookmark, &Blkptr) -> Result<()>,
     ) -> Result<()> {
-        let (options, mut result) = (self.options.clone(), Ok(()));
+        let (options, mut result) = (self.options, Ok(()));
         object.walk(&options, &mut |at, found| {
             result = match found {
                 BlockVisit::Pointer(pointer) => visit(self, at, pointer),

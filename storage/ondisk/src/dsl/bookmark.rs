@@ -229,7 +229,8 @@ impl RedactedBlocks {
 
     /// Its bytes. It has a block, and at most [`Self::MAX_COUNT`].
     pub fn encode(&self) -> [u8; Self::SIZE] {
-        let packed = (self.count - 1) | (self.block_size >> 9) << 48;
+        let count = self.count.wrapping_sub(1) & (Self::MAX_COUNT - 1);
+        let packed = count | (self.block_size >> 9) << 48;
         let words = [self.object.get(), self.first.get(), packed, 0];
         let mut bytes = [0; Self::SIZE];
         for (field, word) in bytes.chunks_exact_mut(8).zip(words) {
@@ -244,7 +245,7 @@ impl RedactedBlocks {
         let first = BlockId::new(reader.u64()?);
         let packed = reader.u64()?;
         reader.skip(8)?;
-        let count = (packed & (Self::MAX_COUNT - 1)) + 1;
+        let count = (packed & (Self::MAX_COUNT - 1)).wrapping_add(1);
         Ok(Self { object, first, count, block_size: (packed >> 48) << 9 })
     }
 
