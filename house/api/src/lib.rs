@@ -94,7 +94,9 @@ pub use share::{
     ShareClient, ShareFileFormat, ShareFilesystems, ShareState, ShareStatus, SkippedShare,
     UnshareFilesystems,
 };
-pub use snapshot::{CloneSnapshot, CreateBookmark, CreateSnapshots, RollbackDataset};
+pub use snapshot::{
+    CloneSnapshot, CreateBookmark, CreateSnapshots, RedactSnapshot, RollbackDataset,
+};
 pub use stream::{
     AbortReceive, PlanSend, PlannedSend, ReceiveNaming, ReceiveStream, ReceivedSnapshot,
     ReceivedStream, SendStream,

@@ -74,6 +74,36 @@ impl Call for CreateBookmark {
     }
 }
 
+/// Creates a redaction bookmark of a snapshot: a list of the blocks that redacted streams leave out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RedactSnapshot {
+    /// `FS@SNAPSHOT`.
+    pub snapshot: String,
+    /// The bookmark's name behind the `#`.
+    pub bookmark: String,
+    /// Snapshots of clones. A block is redacted if all of them changed it.
+    pub redaction_snapshots: Vec<String>,
+}
+
+impl Call for RedactSnapshot {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/bookmarks/redaction";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("redact '{}'", self.snapshot)
+    }
+
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        Some(vec![NeededPermission::on_head(&self.snapshot, "bookmark", false)])
+    }
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        vec![pool_of(&self.snapshot).to_owned()]
+    }
+}
+
 /// Rolls a dataset back to a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RollbackDataset {

@@ -55,6 +55,9 @@ pub struct SendStream {
     /// The holds of the snapshots, too.
     #[serde(default)]
     pub holds: bool,
+    /// The redaction bookmark whose blocks are left out, by its name behind the `#`.
+    #[serde(default)]
+    pub redact: Option<String>,
     /// The socket at which the client offers its descriptor.
     #[schema(value_type = String)]
     pub descriptor: PathBuf,

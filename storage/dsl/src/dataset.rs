@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dmu::{Object, Objset};
-use ondisk::dsl::{Bookmark, Dataset as DatasetPhys, RedactionList};
+use ondisk::dsl::{Bookmark, Dataset as DatasetPhys, RedactedBlocks, RedactionList};
 use ondisk::objset;
 use units::{Guid, ObjectId, ObjsetId, Txg};
 use zap::{Matching, Normalization, Zap, ZapEntry, ZapValue, normalize};
@@ -307,6 +307,48 @@ impl Dataset {
             None => RedactionList::parse(object.bonus(), object.bonus_order()),
         };
         list.map(Some).map_err(|error| Error::Corrupt { object: id, why: error })
+    }
+
+    /// The blocks of a redaction bookmark's list, by object and block.
+    ///
+    /// # Errors
+    ///
+    /// The list is incomplete or damaged, or a part of it cannot be read.
+    pub fn redacted_blocks(&self) -> Result<Vec<RedactedBlocks>> {
+        let Some(list) = self.redaction_list()? else { return Ok(Vec::new()) };
+        if !list.is_complete() {
+            return Err(Error::IncompleteRedactionList { name: self.name() });
+        }
+        let id = self.bookmark_record().map_or(ObjectId::META, |mark| mark.redaction);
+        let corrupt = |error| Error::Corrupt { object: id, why: error };
+        let object = self.tree.mos().object(id)?;
+        let size = units::to_u64(RedactedBlocks::SIZE);
+        let per_read = u64::from(object.block_size()) / size;
+        let (mut found, mut at) = (Vec::new(), 0);
+        while at < list.count {
+            let count = per_read.max(1).min(list.count - at);
+            let length = units::to_usize(count * size);
+            let offset = at.checked_mul(size).ok_or(ondisk::Error::Rule {
+                structure: "redaction list",
+                at: 16,
+                rule: "the entries are in the object",
+                found: list.count,
+            });
+            let mut bytes = vec![0; length];
+            object.read(offset.map_err(corrupt)?, &mut bytes)?;
+            for entry in bytes.chunks_exact(RedactedBlocks::SIZE) {
+                found.push(RedactedBlocks::parse(entry, ondisk::Order::Little).map_err(corrupt)?);
+            }
+            at += count;
+        }
+        Ok(found)
+    }
+
+    /// The guids of the snapshots that a redacted dataset was redacted by; none: it is not redacted.
+    pub fn redaction_snapshots(&self) -> Result<Option<Vec<u64>>> {
+        // an empty array is one number, which is not a guid
+        let guids = self.zap_field(DatasetPhys::REDACTED_SNAPS)?.map(|value| value.u64s());
+        Ok(guids.map(|guids| guids.into_iter().filter(|guid| *guid != 0).collect()))
     }
 
     /// The snapshot that it is a clone of.

@@ -127,6 +127,26 @@ pub enum Error {
         /// Bytes that there are.
         available: u64,
     },
+    /// A redaction list was not made to its end.
+    #[error("redaction bookmark '{name}' is incomplete: destroy it and redact again")]
+    IncompleteRedactionList {
+        /// The bookmark.
+        name: String,
+    },
+    /// There is no room for the guids of so many snapshots.
+    #[error("too many redaction snapshots specified: {count} of at most {most}")]
+    TooManyRedactionSnapshots {
+        /// Snapshots.
+        count: usize,
+        /// The most.
+        most: usize,
+    },
+    /// A received dataset references more than the refquota of its target.
+    #[error("destination {name} space quota exceeded: raise its refquota")]
+    ReceivedAboveQuota {
+        /// The target.
+        name: String,
+    },
     /// A quota that is less than the space in use.
     #[error(
         "size is less than current used or reserved space\n{used} bytes are used or reserved, and the limit would be {limit}"
@@ -300,6 +320,9 @@ impl Error {
                 | Self::ReceivedOnto { .. }
                 | Self::InvalidName { .. }
                 | Self::NoSpace { .. }
+                | Self::ReceivedAboveQuota { .. }
+                | Self::IncompleteRedactionList { .. }
+                | Self::TooManyRedactionSnapshots { .. }
                 | Self::LimitBelowUsed { .. }
                 | Self::ReservationTooLarge { .. }
                 | Self::ReadOnlyProperty { .. }

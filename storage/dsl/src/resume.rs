@@ -59,8 +59,10 @@ pub struct ResumeToken {
     pub compressed: bool,
     /// The stream is raw (-w).
     pub raw: bool,
-    /// The stream is redacted.
-    pub redacted: bool,
+    /// The guids of the snapshots that the stream is redacted by; none: it is not redacted.
+    pub redact_snaps: Option<Vec<u64>>,
+    /// The guids of the snapshots that its base is redacted by.
+    pub base_redact_snaps: Option<Vec<u64>>,
 }
 
 impl ResumeToken {
@@ -81,7 +83,8 @@ impl ResumeToken {
             embedded: list.flag("embedok"),
             compressed: list.flag("compressok"),
             raw: list.flag("rawok"),
-            redacted: LIST_FIELDS.iter().any(|(_, name)| list.flag(name)),
+            redact_snaps: list.u64s("redact_snaps").map(<[u64]>::to_vec),
+            base_redact_snaps: list.u64s("book_redact_snaps").map(<[u64]>::to_vec),
         })
     }
 }

@@ -15,9 +15,12 @@ mod describe;
 mod error;
 mod features;
 mod objects;
+mod overlay;
 mod raw;
 mod reader;
 mod receiver;
+mod redact;
+mod redaction;
 mod sender;
 mod writer;
 
@@ -26,6 +29,8 @@ pub use error::Error;
 pub use features::{FeatureFacts, SendOptions, stream_features};
 pub use reader::{StreamReader, VerifiedRecord};
 pub use receiver::{BeginTx, Receiver, check_receivable, resume_point};
+pub use redact::redacted_blocks;
+pub use redaction::Redaction;
 pub use sender::{ResumePoint, SendBase, SendSource, StoredBlocks, send};
 pub use writer::StreamWriter;
 

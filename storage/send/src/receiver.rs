@@ -8,8 +8,8 @@ use dmu::{Object, Objset};
 use ondisk::blkptr::Compression;
 use ondisk::dnode::Dnode;
 use ondisk::stream::{
-    Begin, BeginFlags, FreeObjects, FreeRange, ObjectRecord, Record, Spill, StreamFeatures,
-    StreamKind, Write, WriteEmbedded,
+    Begin, BeginFlags, FreeObjects, FreeRange, ObjectRecord, Record, RedactRange, Spill,
+    StreamFeatures, StreamKind, Write, WriteEmbedded,
 };
 use ondisk::{Blkptr, ObjectType, Order};
 use txg::Tx;
@@ -26,6 +26,7 @@ const KNOWN_FEATURES: u64 = StreamFeatures::SA_SPILL
     | StreamFeatures::LZ4
     | StreamFeatures::LARGE_BLOCKS
     | StreamFeatures::RESUMING
+    | StreamFeatures::REDACTED
     | StreamFeatures::COMPRESSED
     | StreamFeatures::LARGE_DNODE
     | StreamFeatures::RAW
@@ -58,6 +59,9 @@ pub fn check_receivable(begin: &Begin, order: Order) -> Result<()> {
         }
         if begin.features.has(StreamFeatures::EMBEDDED_DATA) {
             return unsupported("receiving a raw stream with embedded data".to_owned());
+        }
+        if begin.features.has(StreamFeatures::REDACTED) {
+            return unsupported("receiving a raw stream that is redacted".to_owned());
         }
     }
     if ![2, 3].contains(&begin.objset_type) {
@@ -163,6 +167,11 @@ impl<'a> Receiver<'a> {
             Record::Free(range) => self.free_range(range)?,
             Record::Spill(spill) => self.receive_spill(spill, &found.payload)?,
             Record::End(_) => return Ok(true),
+            // a block that is left out reads as a hole; the dataset is marked as redacted
+            Record::Redact(range) if self.has(StreamFeatures::REDACTED) && !self.is_raw() => {
+                let RedactRange { object, offset, length, to_guid } = *range;
+                self.free_range(&FreeRange { object, offset, length, to_guid })?;
+            }
             Record::Begin(_) | Record::ObjectRange(_) | Record::Redact(_) => {
                 let what = format!("a {} record in this stream", found.record.name());
                 return Err(Error::Unsupported { what });
@@ -332,6 +341,21 @@ impl<'a> Receiver<'a> {
         })
     }
 
+    /// Makes an object current that the base has, and that the stream does not describe: an increment brings blocks of
+    /// it that are redacted, or that the base lacks.
+    fn open_unchanged(&mut self, object: u64) -> Result<()> {
+        let is_described = self.current.as_ref().is_some_and(|it| it.record.object == object);
+        if is_described || self.base.is_none() || self.is_raw() || object < self.next_object {
+            return Ok(());
+        }
+        if let Some(there) = self.live_object(ObjectId::new(object))? {
+            let record = object_record(there.id(), there.dnode(), self.begin.to_guid);
+            self.next_object = object + u64::from(slots(&record));
+            self.current = Some(Current { object: there, record, keeps_blocks: true });
+        }
+        Ok(())
+    }
+
     fn write(&mut self, write: &Write, payload: &[u8]) -> Result<()> {
         let compression = write.compression;
         if compression == 0 {
@@ -386,12 +410,14 @@ impl<'a> Receiver<'a> {
             let why = "its range is invalid";
             return Err(Error::Invalid { record, object, why });
         }
+        self.open_unchanged(object)?;
         let object = self.current(record, object)?.object.clone();
         let tx = (self.begin_tx)(length)?;
         Ok(object.write(&tx, offset, bytes)?)
     }
 
     fn free_range(&mut self, range: &FreeRange) -> Result<()> {
+        self.open_unchanged(range.object)?;
         let object = self.current("FREE", range.object)?.object.clone();
         let end = match range.length {
             // the last block of a raw stream's object is known from its OBJECT record

@@ -18,7 +18,9 @@ use ondisk::stream::{
 use ondisk::{Blkptr, Order};
 use units::{BlockId, ObjectId, Txg, Zbookmark};
 
+use crate::overlay::{Overlay, Part};
 use crate::raw;
+use crate::redaction::Redaction;
 use crate::writer::StreamWriter;
 use crate::{Error, Result};
 
@@ -87,6 +89,8 @@ pub struct SendSource<'a> {
     pub resume: Option<ResumePoint>,
     /// The wrapped key of the dataset, in a raw stream. The object set is read without the key then.
     pub keydata: Option<CryptKeydata>,
+    /// The blocks that the stream leaves out, and those that its base lacks.
+    pub redaction: Redaction,
     /// Reads compressed and encrypted blocks.
     pub stored: &'a dyn StoredBlocks,
 }
@@ -100,13 +104,19 @@ impl std::fmt::Debug for SendSource<'_> {
 /// Sends a snapshot.
 pub fn send(source: &SendSource<'_>, out: &mut StreamWriter<'_>) -> Result<()> {
     out.record(&begin_record(source)?, &begin_payload(source))?;
-    Sender { source, out, to_guid: source.guid }.send_dnodes()?;
+    let redaction = &source.redaction;
+    let mut overlay = Overlay::new(&redaction.blocks, &redaction.base_blocks);
+    if let Some(point) = source.resume {
+        overlay.skip_to(point);
+    }
+    Sender { source, out, to_guid: source.guid, overlay }.send_dnodes()?;
     out.end(source.guid)
 }
 
 /// The list behind BEGIN: the resume position, and the key. Empty if neither is needed.
 fn begin_payload(source: &SendSource<'_>) -> Vec<u8> {
     let mut list = Nvlist::new();
+    source.redaction.add_to(&mut list);
     if let Some(point) = source.resume {
         point.add_to(&mut list);
     }
@@ -154,10 +164,11 @@ fn begin_record(source: &SendSource<'_>) -> Result<Record> {
     })))
 }
 
-struct Sender<'a, 'b> {
-    source: &'a SendSource<'a>,
-    out: &'a mut StreamWriter<'b>,
-    to_guid: u64,
+pub(crate) struct Sender<'a, 'b> {
+    pub(crate) source: &'a SendSource<'a>,
+    pub(crate) out: &'a mut StreamWriter<'b>,
+    pub(crate) to_guid: u64,
+    pub(crate) overlay: Overlay,
 }
 
 impl Sender<'_, '_> {
@@ -191,7 +202,8 @@ impl Sender<'_, '_> {
                 }
                 sender.send_dnode_block(&meta, zbookmark.block)
             }
-        })
+        })?;
+        self.send_segments_before(u64::MAX)
     }
 
     /// Lower object numbers were sent before the stream was cut.
@@ -233,6 +245,7 @@ impl Sender<'_, '_> {
             return Ok(());
         }
         let count = count.min(end - first);
+        self.send_segments_before(first)?;
         self.out.free_objects(FreeObjects { first, count, to_guid: self.to_guid })
     }
 
@@ -271,6 +284,7 @@ impl Sender<'_, '_> {
             bonus.resize(length, 0);
             bonus
         };
+        self.send_segments_before(id.get())?;
         self.out.record(&Record::Object(record), &bonus)?;
         let end = dnode.max_block.get().wrapping_add(1).wrapping_mul(dnode.block_size.into());
         self.free_range(id, end, u64::MAX)?;
@@ -286,7 +300,8 @@ impl Sender<'_, '_> {
         let start = (block > 0).then(|| object.zbookmark(BlockId::new(block)));
         self.walk(&object, start, |sender, zbookmark, pointer| {
             sender.send_pointer(&object, zbookmark, pointer)
-        })
+        })?;
+        self.send_segments_of(id.get())
     }
 
     fn send_pointer(
@@ -296,6 +311,7 @@ impl Sender<'_, '_> {
         pointer: &Blkptr,
     ) -> Result<()> {
         if zbookmark.block == SPILL_BLOCK && zbookmark.level.get() == 0 {
+            self.send_segments_of(object.id().get())?;
             return self.send_spill(object, pointer, 0);
         }
         if zbookmark.level.get() > 0 && !pointer.is_hole() {
@@ -306,11 +322,34 @@ impl Sender<'_, '_> {
         if !dnode.kind.is_metadata() && first > dnode.max_block.get() {
             return Ok(());
         }
-        match pointer {
-            Blkptr::Hole(_) => self.send_hole(object.id(), [first, end], dnode.block_size),
-            Blkptr::Redacted(_) => {
-                Err(Error::Unsupported { what: "sending a redacted dataset".to_owned() })
+        if self.overlay.is_empty() {
+            return self.send_range(object, zbookmark, pointer, [first, end]);
+        }
+        // an end that overflows is the end of the object
+        let end = if end == 0 { u64::MAX } else { end };
+        for part in self.overlay.split(object.id().get(), first, end) {
+            match part {
+                Part::Segment(segment) => self.send_segment(segment)?,
+                Part::Walked(first, end) => {
+                    self.send_range(object, zbookmark, pointer, [first, end])?;
+                }
             }
+        }
+        Ok(())
+    }
+
+    /// A block, or a range of blocks below a hole.
+    pub(crate) fn send_range(
+        &mut self,
+        object: &Object,
+        zbookmark: Zbookmark,
+        pointer: &Blkptr,
+        [first, end]: [u64; 2],
+    ) -> Result<()> {
+        let block_size = object.dnode().block_size;
+        match pointer {
+            Blkptr::Hole(_) => self.send_hole(object.id(), [first, end], block_size),
+            Blkptr::Redacted(_) => self.redact_range(object.id(), [first, end], block_size.into()),
             Blkptr::Regular(block) if self.is_raw() => self.send_raw_data(object, zbookmark, block),
             Blkptr::Embedded(_) if self.is_raw() => Err(raw::unprotected(object.id().get())),
             Blkptr::Embedded(block) if self.sends_embedded(block.compression) => {
@@ -535,7 +574,7 @@ fn describe_block(record: &mut Write, block: &Regular) {
 
 /// The data blocks below a pointer: the first, and the one after the last, which is 0 on overflow.
 /// `None` if the first overflows.
-fn block_range(dnode: &Dnode, at: Zbookmark) -> Option<[u64; 2]> {
+pub(crate) fn block_range(dnode: &Dnode, at: Zbookmark) -> Option<[u64; 2]> {
     let shift = u32::from(at.level.get()).checked_mul(dnode.fan_out_shift())?;
     let span = 1_u64.checked_shl(shift)?;
     let first = span.checked_mul(at.block.get())?;

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use ondisk::Order;
-use ondisk::stream::{Begin, CHECKSUM_OFFSET, End, FreeObjects, FreeRange, Record};
+use ondisk::stream::{Begin, CHECKSUM_OFFSET, End, FreeObjects, FreeRange, Record, RedactRange};
 use simd::fletcher::Fletcher4;
 
 use crate::{Error, Result};
@@ -20,6 +20,7 @@ pub struct StreamWriter<'a> {
 enum PendingFree {
     Objects(FreeObjects),
     Range(FreeRange),
+    Redacted(RedactRange),
 }
 
 impl std::fmt::Debug for StreamWriter<'_> {
@@ -81,6 +82,20 @@ impl<'a> StreamWriter<'a> {
         Ok(())
     }
 
+    /// Notes that the stream leaves out a range of an object.
+    pub fn redact_range(&mut self, range: RedactRange) -> Result<()> {
+        if let Some(PendingFree::Redacted(pending)) = &mut self.pending
+            && pending.object == range.object
+            && pending.offset.checked_add(pending.length) == Some(range.offset)
+        {
+            pending.length = pending.length.wrapping_add(range.length);
+            return Ok(());
+        }
+        self.flush_pending()?;
+        self.pending = Some(PendingFree::Redacted(range));
+        Ok(())
+    }
+
     /// Begins a compound stream: the header, which is a stream of its own without records.
     pub fn begin_package(&mut self, begin: Begin, list: &[u8]) -> Result<()> {
         self.record(&Record::Begin(Box::new(begin)), list)?;
@@ -106,6 +121,7 @@ impl<'a> StreamWriter<'a> {
         match self.pending.take() {
             Some(PendingFree::Objects(range)) => self.put(&Record::FreeObjects(range), &[]),
             Some(PendingFree::Range(range)) => self.put(&Record::Free(range), &[]),
+            Some(PendingFree::Redacted(range)) => self.put(&Record::Redact(range), &[]),
             None => Ok(()),
         }
     }

@@ -2,8 +2,8 @@
 
 use api::{
     CloneSnapshot, CreateBookmark, CreateFilesystem, CreateSnapshots, CreateVolume, CreatedVolume,
-    Event, InheritProperty, ListDatasets, ListOwnerUsage, Mounting, RenameDataset, Reply,
-    SetProperties, pool_of,
+    Event, InheritProperty, ListDatasets, ListOwnerUsage, Mounting, RedactSnapshot, RenameDataset,
+    Reply, SetProperties, pool_of,
 };
 use engine::dataset::{Dataset, DatasetQuery, OwnerUsage, is_settable};
 use engine::files::IncompleteKind;
@@ -237,6 +237,17 @@ impl Pools {
             let ((), warnings) = self.change(&coming, &ChangeOptions::default(), work)?;
             Ok(Reply::with_warnings(warnings))
         })
+    }
+
+    /// Creates a redaction bookmark. The walk over the snapshots takes long, so the lock is not held meanwhile.
+    pub(crate) fn redact_snapshot(&self, call: &RedactSnapshot) -> Result<Reply<()>> {
+        let RedactSnapshot { snapshot, bookmark, redaction_snapshots } = call;
+        let pool = self.pool_of_dataset(snapshot)?;
+        pool.handle.redact(snapshot, bookmark, redaction_snapshots)?;
+        let head = snapshot.split('@').next().unwrap_or_default();
+        let coming = [Event::BookmarkCreated { bookmark: format!("{head}#{bookmark}") }];
+        let publish = |_: &_| self.change(&coming, &ChangeOptions::default(), || Ok(()));
+        Ok(Reply::with_warnings(self.change_dataset(head, publish)?.1))
     }
 
     pub(crate) fn create_snapshots(&self, call: &CreateSnapshots) -> Result<Reply<()>> {

@@ -20,6 +20,7 @@ impl Pools {
             )));
         }
         let pool = self.pool_of_dataset(head)?;
+        check_order(&pool, head, &call.from, call.to.as_deref())?;
         pool.handle.sync()?;
         let open = |name: &str| pool.handle.synced_reader(name);
         let (before, after) = (open(&call.from)?, open(later)?);
@@ -28,6 +29,22 @@ impl Pools {
             Error::refused_error(format!("cannot compare '{}' with '{later}': {why}", call.from))
         })
     }
+}
+
+/// Refuses snapshots that are not in their order, in the words of zfs-diff(8).
+fn check_order(pool: &ManagedPool, head: &str, from: &str, to: Option<&str>) -> Result<()> {
+    let snapshots = pool.handle.snapshots(head)?;
+    let position = |name: &str| {
+        let part = name.split_once('@').map(|(_, part)| part);
+        snapshots.iter().position(|snapshot| Some(snapshot.name.as_str()) == part)
+    };
+    if let (Some(from), Some(to)) = (position(from), to.and_then(position))
+        && from >= to
+    {
+        let why = "Unable to obtain diffs: \n   Not an earlier snapshot from the same fs";
+        return Err(Error::refused_error(why));
+    }
+    Ok(())
 }
 
 fn list(

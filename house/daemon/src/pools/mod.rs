@@ -26,6 +26,7 @@ mod policies;
 mod power;
 mod receive;
 mod receive_package;
+mod received_properties;
 mod rollback;
 mod share_facts;
 mod snapshot_admin;

@@ -8,12 +8,12 @@ use std::io::{BufReader, Read};
 use std::time::Instant;
 
 use api::{Event, ReceiveNaming, ReceiveStream, ReceivedSnapshot, ReceivedStream};
-use engine::pool::{
-    Package, PackagedValue, ReceiveProperties, ReceiveRequest, StreamHeader, StreamInput,
-};
+use engine::files::IncompleteKind;
+use engine::pool::{Package, ReceiveRequest, Received, StreamHeader, StreamInput};
 use fuse::RollbackOutcome;
 
-use super::mounts::{UnmountOptions, is_within};
+use super::mounts::{SavedMount, UnmountOptions, is_within};
+use super::received_properties::{follow_key_locations, received_properties};
 use super::streams::BUFFER_SIZE;
 use super::{ManagedPool, Pools};
 use crate::auth::Caller;
@@ -52,6 +52,11 @@ impl<'a> Naming<'a> {
         let name = name.unwrap_or_default();
         let top = name.split('@').next().unwrap_or_default().to_owned();
         Ok(Self { target, part, rule: call.naming, top })
+    }
+
+    /// The local name of the top file system of the stream.
+    pub(super) fn top_target(&self) -> Result<String> {
+        self.local_name(&self.top)
     }
 
     /// The local name of a file system of the sender.
@@ -110,6 +115,7 @@ impl Pools {
             && let Some(package) = input.package().cloned()
         {
             follow_encryption_roots(&pool, &package, &naming)?;
+            follow_key_locations(&pool, &package, &naming)?;
             if !call.skip_holds {
                 place_received_holds(&pool, &package, &naming)?;
             }
@@ -152,18 +158,9 @@ impl Pools {
             if naming.rule == ReceiveNaming::DropPool && !call.dry_run {
                 self.create_missing_parents(&target, call.no_mount)?;
             }
-            let request = ReceiveRequest {
-                target: target.clone(),
-                snapshot: naming.part.map(str::to_owned),
-                force: call.force,
-                dry_run: call.dry_run,
-                resumable: call.resumable,
-                properties: properties(call, input, &header),
-            };
-            let mut exchange = |hidden: &str, exchange: &mut dyn FnMut() -> engine::Result<()>| {
-                pool.exchange_mounted(&target, hidden, exchange)
-            };
-            let done = pool.handle.receive_snapshot(&request, input, &mut exchange)?;
+            let was_redacted = pool.is_redacted(&target);
+            let place = (&header, target.as_str());
+            let done = self.receive_next(pool, call, (&mut *input, naming), place)?;
             received.not_mounted.extend(done.warnings);
             if call.dry_run && input.compound_name().is_some() {
                 input.skip_snapshot()?;
@@ -171,7 +168,7 @@ impl Pools {
             }
             if !call.dry_run {
                 let snapshot = done.snapshot.clone();
-                if !done.is_incremental {
+                if !done.is_incremental || (was_redacted && !header.is_redacted) {
                     new.push(Event::DatasetCreated { dataset: target.clone() });
                 }
                 new.push(Event::SnapshotCreated { snapshot });
@@ -186,6 +183,37 @@ impl Pools {
             });
         }
         Ok(())
+    }
+
+    /// Receives the next snapshot of a stream into a target. Mounts and shares follow its properties.
+    fn receive_next(
+        &self,
+        pool: &ManagedPool,
+        call: &ReceiveStream,
+        (input, naming): (&mut StreamInput<'_>, &Naming<'_>),
+        (header, target): (&StreamHeader, &str),
+    ) -> Result<Received> {
+        let request = ReceiveRequest {
+            target: target.to_owned(),
+            snapshot: naming.part.map(str::to_owned),
+            force: call.force,
+            dry_run: call.dry_run,
+            resumable: call.resumable,
+            properties: received_properties(call, (&*input, naming), (header, target))?,
+        };
+        let before = pool.property_values(target).ok().filter(|_| !call.dry_run);
+        let mut exchange = |hidden: &str, exchange: &mut dyn FnMut() -> engine::Result<()>| {
+            if header.is_redacted {
+                return pool.exchange_unmounted(target, exchange);
+            }
+            pool.exchange_mounted(target, hidden, exchange)
+        };
+        let mut done = pool.handle.receive_snapshot(&request, input, &mut exchange)?;
+        if let Some(before) = before {
+            let options = ChangeOptions { keep_mounts: call.no_mount, ..Default::default() };
+            done.warnings.extend(self.follow_properties(target, &before, &options)?);
+        }
+        Ok(done)
     }
 
     /// Creates the file systems above one that is received.
@@ -251,25 +279,35 @@ fn snapshot_with_guid(pool: &ManagedPool, filesystem: &str, guid: u64) -> Option
     Some(format!("{filesystem}@{}", found.name))
 }
 
-/// The properties of a received dataset: those of the stream, and those of the command.
-fn properties(
-    call: &ReceiveStream,
-    input: &StreamInput<'_>,
-    header: &StreamHeader,
-) -> ReceiveProperties {
-    let datasets = input.package().map(|package| &package.datasets);
-    let has_it = |guids: &[(String, u64)]| guids.iter().any(|(_, guid)| *guid == header.guid);
-    let listed = datasets.into_iter().flatten().find(|dataset| has_it(&dataset.snapshots));
-    let received: Vec<(String, PackagedValue)> =
-        listed.map(|dataset| dataset.properties.clone()).unwrap_or_default();
-    ReceiveProperties {
-        received,
-        set: call.set_properties.clone(),
-        excluded: call.excluded_properties.clone(),
-    }
-}
-
 impl ManagedPool {
+    fn is_redacted(&self, name: &str) -> bool {
+        matches!(self.handle.incomplete_kind(name), Ok(Some(IncompleteKind::Redacted)))
+    }
+
+    /// Exchanges the content of a head by one that is redacted. It is unmounted, as redacted blocks cannot be read.
+    fn exchange_unmounted(
+        &self,
+        head: &str,
+        exchange: &mut dyn FnMut() -> engine::Result<()>,
+    ) -> engine::Result<()> {
+        let _changing = self.dataset_lock.lock();
+        let gone = self.unmount_target(head)?;
+        let done = exchange();
+        if done.is_err() {
+            self.restore_mounts(&gone);
+        }
+        done
+    }
+
+    /// Unmounts a file system that a stream replaces, and those below it.
+    fn unmount_target(&self, head: &str) -> engine::Result<Vec<SavedMount>> {
+        let how = UnmountOptions { force: false, keep_dirs: true };
+        self.unmount_selected(&|name| is_within(name, head), how).map_err(|busy| {
+            let what = format!("cannot receive into '{head}': it is mounted and in use: {busy}");
+            engine::Error::Refused { what }
+        })
+    }
+
     /// Exchanges the content of a head. A mounted file system stays mounted, and programs keep their open
     /// files.
     fn exchange_mounted(
@@ -290,14 +328,9 @@ impl ManagedPool {
             RollbackOutcome::Done(done, _) => return done,
             RollbackOutcome::NeedsUnmount(why) => why,
         };
-        let how = UnmountOptions { force: false, keep_dirs: true };
-        let gone = self.unmount_selected(&|name| is_within(name, head), how).map_err(|busy| {
-            engine::Error::Refused {
-                what: format!(
-                    "cannot receive into '{head}': it is mounted and in use: {busy} ({why})"
-                ),
-            }
-        })?;
+        let gone = self
+            .unmount_target(head)
+            .map_err(|busy| engine::Error::Refused { what: format!("{busy} ({why})") })?;
         let done = exchange();
         self.restore_mounts(&gone);
         done

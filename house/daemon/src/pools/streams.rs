@@ -68,6 +68,7 @@ impl Pools {
             excluded: call.excluded.clone(),
             backup: call.backup,
             holds: call.holds,
+            redact: call.redact.clone(),
             resume: call.resume_token.clone(),
         };
         let name = match &call.resume_token {

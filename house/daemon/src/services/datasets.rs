@@ -6,9 +6,9 @@ use api::{
     AbortReceive, AllowPermissions, CloneSnapshot, CreateBookmark, CreateFilesystem,
     CreateSnapshots, CreateVolume, DestroyDatasets, GetDeleteQueue, GetPermissions,
     InheritProperty, ListDatasets, ListFileChanges, ListFiles, ListHolds, ListOwnerUsage,
-    PlaceHold, PlanSend, PromoteClone, ReceiveStream, ReleaseHold, RemovePermissions,
-    RenameDataset, Reply, RestoreFile, RestoreFolder, RollbackDataset, SendStream, SetProperties,
-    UpgradeFilesystem,
+    PlaceHold, PlanSend, PromoteClone, ReceiveStream, RedactSnapshot, ReleaseHold,
+    RemovePermissions, RenameDataset, Reply, RestoreFile, RestoreFolder, RollbackDataset,
+    SendStream, SetProperties, UpgradeFilesystem,
 };
 
 use super::Service;
@@ -51,6 +51,8 @@ impl DatasetService {
         router.add(move |call: &CreateSnapshots, _| pools.create_snapshots(call));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &CreateBookmark, _| pools.create_bookmark(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &RedactSnapshot, _| pools.redact_snapshot(call));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &CloneSnapshot, caller| {
             let mounting = pools.clone_snapshot(call)?;

@@ -15,6 +15,7 @@ mod mount;
 mod owner_property;
 mod project;
 mod receive;
+mod redact;
 mod rewrite;
 mod select;
 pub(crate) mod send;
@@ -74,6 +75,8 @@ enum Command {
     Snapshot(create::SnapshotArgs),
     /// Keep of a snapshot what an increment can be sent from
     Bookmark(create::BookmarkArgs),
+    /// List the blocks that redacted streams of a snapshot leave out
+    Redact(redact::RedactArgs),
     /// Mount file systems, or list the mounted ones
     Mount(mount::MountArgs),
     /// Unmount file systems
@@ -145,6 +148,7 @@ impl Zfs {
             Command::Inherit(args) => args.run(asking),
             Command::Snapshot(args) => args.run(asking),
             Command::Bookmark(args) => args.run(asking),
+            Command::Redact(args) => args.run(asking),
             Command::Rollback(args) => args.run(asking),
             Command::Mount(args) => args.run(asking),
             Command::Unmount(args) => args.run(asking),

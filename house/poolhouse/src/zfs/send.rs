@@ -22,6 +22,7 @@ Examples:
   poolhouse zfs send -Lec -i @monday tank/photos@tuesday >photos.zstream
   poolhouse zfs send -w tank/secret@monday | ssh nas zfs receive backup/secret   stays encrypted
   poolhouse zfs send -R -I @monday tank@tuesday | ssh nas zfs receive -Fdu backup
+  poolhouse zfs send --redact public tank/patients@all >public.zstream    see zfs redact
   poolhouse zfs send -nv tank/photos@monday         how large would it be?
   poolhouse zfs send -t TOKEN | ssh nas zfs receive -s backup/photos"
 )]
@@ -76,6 +77,10 @@ pub(super) struct SendArgs {
     /// The same with exact numbers, and tabs between columns
     #[arg(short = 'P', long = "parsable")]
     parsable: bool,
+    /// Leave out the blocks of this redaction bookmark, which `zfs redact` made of the snapshot
+    #[arg(long = "redact", value_name = "BOOKMARK", conflicts_with_all = ["intermediates",
+          "replicate", "properties", "raw", "backup", "holds", "token"])]
+    redact: Option<String>,
     #[command(flatten)]
     missing: MissingOptions,
     /// FS@NAME
@@ -116,8 +121,6 @@ pub(crate) fn refuse_terminal(out: &io::Stdout) -> Result<(), Failure> {
 struct MissingOptions {
     #[arg(short = 'S', long = "saved", hide = true)]
     saved: bool,
-    #[arg(long = "redact", value_name = "BOOKMARK", hide = true)]
-    redact: Option<String>,
     /// Ignored: deduplicated streams no longer exist
     #[arg(short = 'D', long = "dedup", hide = true)]
     _dedup: bool,
@@ -125,7 +128,7 @@ struct MissingOptions {
 
 impl MissingOptions {
     fn check(&self) -> Result<(), Failure> {
-        super::refuse_options("send", &[("-S", self.saved), ("--redact", self.redact.is_some())])
+        super::refuse_options("send", &[("-S", self.saved)])
     }
 }
 
@@ -171,6 +174,7 @@ impl SendArgs {
             excluded: self.excluded.clone(),
             backup: self.backup,
             holds: self.holds,
+            redact: self.redact.clone(),
             descriptor: PathBuf::new(),
         }
     }

@@ -33,6 +33,7 @@ mod partial_datasets;
 mod power;
 mod readonly;
 mod rebuild;
+mod receive_rules;
 mod replicas;
 mod rescue_get;
 mod rescue_manifest;

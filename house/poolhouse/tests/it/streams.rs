@@ -49,11 +49,11 @@ impl Drop for Transfer {
 }
 
 /// The pool of the fixture `sent`, in a daemon of its own.
-fn import_sent(name: &str) -> TestNas {
+pub(crate) fn import_sent(name: &str) -> TestNas {
     import_fixture(name, "sent")
 }
 
-fn import_fixture(name: &str, fixture: &str) -> TestNas {
+pub(crate) fn import_fixture(name: &str, fixture: &str) -> TestNas {
     let nas = TestNas::new(name, 0);
     let fixture = fixtures::load(fixture);
     std::fs::copy(&fixture.images()[0], nas.0.join("drives/d0.img")).unwrap();
@@ -62,7 +62,7 @@ fn import_fixture(name: &str, fixture: &str) -> TestNas {
     nas
 }
 
-fn send_to_file(nas: &TestNas, words: &str) -> Vec<u8> {
+pub(crate) fn send_to_file(nas: &TestNas, words: &str) -> Vec<u8> {
     let path = nas.0.join("sent.zstream");
     let out = File::create(&path).unwrap();
     let done = Transfer::start(nas, words, Stdio::null(), out.into()).finish();
@@ -70,7 +70,7 @@ fn send_to_file(nas: &TestNas, words: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap()
 }
 
-fn receive_file(nas: &TestNas, words: &str, stream: &Path) -> (i32, String) {
+pub(crate) fn receive_file(nas: &TestNas, words: &str, stream: &Path) -> (i32, String) {
     let input = File::open(stream).unwrap();
     Transfer::start(nas, words, input.into(), Stdio::null()).finish()
 }
@@ -319,6 +319,8 @@ fn diff_reports_what_openzfs_reports() {
     assert!(found.starts_with("1795766041.856000000\tM\t"), "{found}");
     assert_eq!(nas.run_ok("zfs diff tank/from@two"), "");
     nas.run_failing("zfs diff tank/from@one tank/clone@two", 1);
+    let said = nas.run_failing("zfs diff tank/from@two tank/from@one", 1);
+    assert!(said.contains("Not an earlier snapshot from the same fs"), "{said}");
 }
 
 #[test]
@@ -382,7 +384,8 @@ fn raw_tree_opens_with_the_senders_key() {
         assert_eq!(get("encryptionroot", name), "tank/safe\n", "{name}");
         assert_eq!(get("keystatus", name), "unavailable\n", "{name}");
     }
-    assert_eq!(get("keylocation", "tank/safe"), "prompt\n");
+    // the place of the key is that of the sender, as OpenZFS sets it
+    assert_eq!(get("keylocation", "tank/safe"), "file:///run/keys/tank_secret\n");
     assert_eq!(get("keylocation", "tank/safe/child"), "none\n");
     nas.run_failing("zfs list tank/safe/clone", 1);
     let key = nas.0.join("key");
@@ -402,6 +405,41 @@ fn holds_travel_with_the_stream() {
     }
     assert!(nas.run_ok("zfs holds -H tank/held@one").contains("keep"));
     assert_eq!(nas.run_ok("zfs holds -H tank/free@one"), "");
+}
+
+#[test]
+fn redacted_copy_is_mounted_when_complete() {
+    let nas = import_sent("redacted");
+    if cannot_mount() {
+        return;
+    }
+    let root = nas.altroot();
+    nas.run_ok("zfs create -o mountpoint=/src -o recordsize=4K tank/src");
+    let secret = vec![b's'; 20_000];
+    std::fs::write(root.join("src/secret"), &secret).unwrap();
+    std::fs::write(root.join("src/public"), "for all").unwrap();
+    nas.run_ok("zfs snapshot tank/src@all");
+    nas.run_ok("zfs clone -o mountpoint=/censored tank/src@all tank/censored");
+    std::fs::write(root.join("censored/secret"), vec![b'x'; 20_000]).unwrap();
+    nas.run_ok("zfs snapshot tank/censored@done");
+    nas.run_ok("zfs redact tank/src@all public tank/censored@done");
+    let said = nas.run_failing("zfs redact tank/src@all public tank/censored@done", 1);
+    assert!(said.contains("already exists"), "{said}");
+    nas.run_failing("zfs send --redact none tank/src@all", 1);
+    let stream = send_to_file(&nas, "zfs send --redact public tank/src@all");
+    assert!(!stream.windows(100).any(|bytes| bytes == &secret[..100]));
+    let receive = |words: &str| receive_file(&nas, words, &nas.0.join("sent.zstream"));
+    assert_eq!(receive("zfs receive -o mountpoint=/copy tank/copy"), (0, String::new()));
+    assert!(!root.join("copy/public").exists(), "a redacted file system is not mounted");
+    nas.run_failing("zfs mount tank/copy", 1);
+    send_to_file(&nas, "zfs send -i tank/src@all tank/censored@done");
+    assert_eq!(receive("zfs receive -o mountpoint=/clean tank/clean"), (0, String::new()));
+    assert_eq!(std::fs::read(root.join("clean/public")).unwrap(), b"for all");
+    assert_eq!(std::fs::read(root.join("clean/secret")).unwrap(), vec![b'x'; 20_000]);
+    nas.run_ok("zfs snapshot tank/src@more");
+    send_to_file(&nas, "zfs send -i '#public' tank/src@more".replace('\'', "").as_str());
+    assert_eq!(receive("zfs receive tank/copy"), (0, String::new()));
+    assert_eq!(std::fs::read(root.join("copy/secret")).unwrap(), secret);
 }
 
 #[test]

@@ -81,7 +81,7 @@ pub(crate) fn is_known_index(name: &str, value: &PropertyValue) -> bool {
 }
 
 /// Whether directories below inherit the value.
-pub(crate) fn is_inheritable(name: &str) -> bool {
+pub fn is_inheritable(name: &str) -> bool {
     table::find_property(name).is_none_or(PropertyDef::is_inheritable)
 }
 

@@ -13,7 +13,7 @@ use super::context::{SyncTaskContext, ZAP_METADATA, u64_value};
 use super::deadlist::{self, DeadlistContents};
 use super::features::{self, guid};
 use super::space::SpaceDelta;
-use super::{destroy, names, snapshot};
+use super::{destroy, names, redaction, snapshot};
 use crate::{Error, Result};
 
 /// A bookmark of a head, by its name.
@@ -40,13 +40,24 @@ pub fn create_bookmark(change: &SyncTaskContext<'_>, name: &str, source: &str) -
         let (_, snapshot) = change.find_snapshot(source)?;
         let record = change.dataset_phys(snapshot)?;
         if is_ancestor_snapshot(change, head.dataset, snapshot)? {
-            Some(bookmark_from_snapshot(change, snapshot, &record)?)
+            let mark = bookmark_from_snapshot(change, snapshot, &record)?;
+            Some(redaction::add_list_of_redacted(change, snapshot, mark)?)
         } else {
             None
         }
     };
     let mark = mark.ok_or_else(|| Error::WrongDataset { name: name.to_owned() })?;
-    if stored_name(change, head.dataset, part)?.is_some() {
+    insert_new(change, head.dataset, (name, part), mark)
+}
+
+/// Inserts a bookmark whose name must be free.
+pub(super) fn insert_new(
+    change: &SyncTaskContext<'_>,
+    head: ObjectId,
+    (name, part): (&str, &str),
+    mark: Bookmark,
+) -> Result<()> {
+    if stored_name(change, head, part)?.is_some() {
         return Err(Error::Exists { name: name.to_owned() });
     }
     if !features::is_enabled(change, guid::BOOKMARKS)? {
@@ -55,7 +66,7 @@ pub fn create_bookmark(change: &SyncTaskContext<'_>, name: &str, source: &str) -
     if mark.has_sizes() {
         features::increment(change, guid::BOOKMARK_WRITTEN)?;
     }
-    insert(change, head.dataset, &NamedBookmark { name: part.to_owned(), bookmark: mark })
+    insert(change, head, &NamedBookmark { name: part.to_owned(), bookmark: mark })
 }
 
 /// Destroys a bookmark.
@@ -93,7 +104,7 @@ pub fn destroy_bookmark(change: &SyncTaskContext<'_>, name: &str) -> Result<()> 
     Ok(())
 }
 
-fn split_bookmark_name(name: &str) -> Result<(&str, &str)> {
+pub(super) fn split_bookmark_name(name: &str) -> Result<(&str, &str)> {
     name.split_once('#').ok_or_else(|| names::invalid_name(name, "a bookmark's name has a #"))
 }
 
@@ -192,7 +203,7 @@ pub(crate) fn list_bookmarks(
 }
 
 /// The bookmark that a snapshot has now.
-fn bookmark_from_snapshot(
+pub(super) fn bookmark_from_snapshot(
     change: &SyncTaskContext<'_>,
     id: ObjectId,
     record: &DatasetPhys,

@@ -28,6 +28,7 @@ mod pool_property;
 mod promote;
 mod raw_key;
 mod receive;
+mod redaction;
 mod remap_deadlist;
 mod rename;
 mod resume;
@@ -62,10 +63,14 @@ pub use receive::{
     ReceivedSnapshot, begin_clone_receive, begin_full_receive, begin_incremental_receive,
     begin_replacing_receive, end_full_receive, end_incremental_receive,
 };
+pub use redaction::{create_redaction_bookmark, set_redaction};
 pub use rename::{rename, rename_snapshot};
 pub use resume::{abort_receive, set_resume_position, set_resume_state};
 pub use rollback::rollback;
 pub use set_properties::set_properties;
-pub use set_property::{SetSource, effective_value, inherit_property, set_property};
+pub use set_property::{
+    SetSource, effective_value, exclude_received_property, inherit_property,
+    received_property_names, remove_received_property, set_property,
+};
 pub use snapshot::create_snapshots;
 pub use space::SpaceDelta;

@@ -11,6 +11,7 @@ use units::{Guid, ObjectId, ObjsetId};
 
 use super::context::{SyncTaskContext, free_log};
 use super::interrupted::RECV_CLONE;
+use super::limits::head_limits;
 use super::names::{self, HeadIds};
 use super::rollback::swap_heads;
 use super::{create, destroy, resume, snapshot};
@@ -153,6 +154,10 @@ pub fn end_incremental_receive(
     }
     if change.find_snapshot_id(head.dataset, &received.name)?.is_some() {
         return Err(Error::Exists { name: format!("{head_name}@{}", received.name) });
+    }
+    let refquota = head_limits(change, head.dir)?.refquota;
+    if refquota != 0 && new.referenced > refquota {
+        return Err(Error::ReceivedAboveQuota { name: head_name.to_owned() });
     }
     resume::clear_resume_state(change, clone.dataset)?;
     free_log(change, head.dataset)?;

@@ -49,6 +49,9 @@ pub fn set_resume_state(
             change.set_zap_field(dataset, field, &[1])?;
         }
     }
+    if let Some(snaps) = &state.base_redact_snaps {
+        change.set_zap_field(dataset, DatasetPhys::RESUME_REDACT_SNAPS, snaps)?;
+    }
     set_resume_position(change, id, state)
 }
 

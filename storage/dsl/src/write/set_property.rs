@@ -73,6 +73,37 @@ pub fn inherit_property(
     apply_change(change, name, property, &entry)
 }
 
+/// The properties of a file system or volume that have a received value, whether it counts or not.
+pub fn received_property_names(change: &SyncTaskContext<'_>, name: &str) -> Result<Vec<String>> {
+    let table = change.dir_phys(change.find_dir(name)?)?.properties;
+    let received = LocalProperties::read_received(change.mos, table)?;
+    Ok(received.into_iter().map(|(property, _)| property).collect())
+}
+
+/// Removes the received value of a property. A value that was set here stays.
+pub fn remove_received_property(
+    change: &SyncTaskContext<'_>,
+    name: &str,
+    property: &str,
+) -> Result<()> {
+    apply_change(change, name, property, &PropertyChange::NotReceived)
+}
+
+/// Makes a property inherit its value in place of the received one. A value that was set here stays.
+pub fn exclude_received_property(
+    change: &SyncTaskContext<'_>,
+    name: &str,
+    kind: DatasetKind,
+    property: &str,
+) -> Result<()> {
+    let table = change.dir_phys(change.find_dir(name)?)?.properties;
+    let settings = LocalProperties::read(change.mos, table)?;
+    if settings.get(property).is_some_and(|set| !set.is_received) {
+        return Ok(());
+    }
+    inherit_property(change, name, kind, property, false)
+}
+
 /// The effective value of a property of a directory's head: set there, or inherited, or else the
 /// default.
 pub fn effective_value(
@@ -100,6 +131,8 @@ enum PropertyChange<'a> {
     Inherited,
     /// Only the received value is left.
     ReceivedOnly,
+    /// There is no received value.
+    NotReceived,
 }
 
 fn apply_change(
@@ -146,8 +179,8 @@ fn apply_to_snapshot(
     entry: &PropertyChange<'_>,
 ) -> Result<()> {
     let known = change.dataset_phys(snapshot)?.properties;
-    if !known.exists() && matches!(entry, PropertyChange::ReceivedOnly | PropertyChange::Inherited)
-    {
+    let removes = !matches!(entry, PropertyChange::Local(_) | PropertyChange::Received(_));
+    if !known.exists() && removes {
         return Ok(());
     }
     let table = change.zap_or_create(known, ObjectType::DSL_PROPS)?;
@@ -180,9 +213,9 @@ fn value_after(
         PropertyValue::Text(_) => 0,
     };
     Ok(match entry {
-        PropertyChange::Received(_) if local || hidden => now,
+        PropertyChange::Received(_) | PropertyChange::NotReceived if local || hidden => now,
         PropertyChange::Local(value) | PropertyChange::Received(value) => number(value),
-        PropertyChange::Inherited => 0,
+        PropertyChange::Inherited | PropertyChange::NotReceived => 0,
         PropertyChange::ReceivedOnly => received.unwrap_or(0),
     })
 }
@@ -246,6 +279,7 @@ fn write_entries(
             remove("$iuv")?;
             remove("$inherit")
         }
+        PropertyChange::NotReceived => remove("$recvd"),
     }
 }
 

@@ -84,6 +84,7 @@ impl BackupRepository {
             features,
             resume: plan.resume,
             keydata,
+            redaction: send::Redaction::default(),
             stored: &StoredSnapshot(&reader),
         };
         send::send(&source, &mut writer).map_err(failed)?;

@@ -54,6 +54,11 @@ impl Pool {
     }
 }
 
+/// Refuses a file system or volume that was received in part. Streams may have a redacted one.
+pub(super) fn check_received(dataset: &dsl::Dataset) -> Result<()> {
+    if dataset.is_inconsistent() { check_complete(dataset) } else { Ok(()) }
+}
+
 /// Refuses an incomplete file system or volume.
 pub(super) fn check_complete(dataset: &dsl::Dataset) -> Result<()> {
     let name = dataset.name();

@@ -49,7 +49,8 @@ impl Pool {
         let Some(base) = base else { return Ok(()) };
         let facts = base.key_info().map_err(|why| why.to_string())?;
         let Some(facts) = facts else {
-            return Err("it is not encrypted, and the stream is raw".to_owned());
+            let why = "cannot perform raw receive on top of existing unencrypted dataset";
+            return Err(why.to_owned());
         };
         if facts.guid != keydata.guid {
             return Err("the stream was encrypted with another key".to_owned());

@@ -13,18 +13,21 @@ use dsl::write::{self, ReceivedSnapshot};
 use dsl::{Dataset, DatasetKind, ResumeToken};
 use ondisk::feature::Feature;
 use ondisk::stream::{Begin, BeginFlags, CryptKeydata, StreamFeatures};
-use send::ResumePoint;
+use send::{Redaction, ResumePoint};
 use spa::ActivePool;
 use units::{Guid, ObjsetId};
 
 use super::accounting::has_feature;
 use super::history::record_dataset_event;
+use super::receive_checks::{check_redaction, check_replaceable, missing_target, snapshot_part};
+use super::received_properties::PropertyPhase;
 use super::stream_input::{BegunStream, StreamInput};
 use super::{Pool, ReceiveProperties};
 use crate::{Error, Result};
 
 /// Features that a pool must have enabled for streams that have these.
-pub(super) const NEEDED_FEATURES: [(u64, &str); 4] = [
+pub(super) const NEEDED_FEATURES: [(u64, &str); 5] = [
+    (StreamFeatures::REDACTED, "redacted_datasets"),
     (StreamFeatures::LARGE_BLOCKS, "large_blocks"),
     (StreamFeatures::LARGE_DNODE, "large_dnode"),
     (StreamFeatures::LONG_NAME, "longname"),
@@ -76,6 +79,8 @@ pub(super) struct Plan {
     pub(super) resume: Option<(ObjsetId, ResumeToken)>,
     /// The wrapped key, if the stream is raw.
     pub(super) keydata: Option<CryptKeydata>,
+    /// The redaction snapshots of the stream and of its base.
+    pub(super) redaction: Redaction,
 }
 
 pub(super) enum Mode {
@@ -151,6 +156,7 @@ impl Plan {
             embedded: has(StreamFeatures::EMBEDDED_DATA),
             compressed: has(StreamFeatures::COMPRESSED),
             raw: has(StreamFeatures::RAW),
+            base_redact_snaps: self.redaction.base_snaps.clone(),
             ..ResumeToken::default()
         }
     }
@@ -181,6 +187,9 @@ impl Pool {
         self.check_writable()?;
         let begun = input.take_begin()?;
         let first = input.bytes();
+        if request.dry_run {
+            return self.check_receive(request, &begun);
+        }
         let mut plan = self.plan_receive(request, begun)?;
         let mut received = Received {
             snapshot: format!("{}@{}", plan.target, plan.snapshot.name),
@@ -188,9 +197,6 @@ impl Pool {
             bytes: 0,
             warnings: Vec::new(),
         };
-        if request.dry_run {
-            return Ok(received);
-        }
         let id = match &plan.resume {
             Some((id, _)) => *id,
             None => self.begin_receive(&plan, request, &mut received.warnings)?,
@@ -233,13 +239,10 @@ impl Pool {
     }
 
     fn plan_receive(&self, request: &ReceiveRequest, begun: BegunStream) -> Result<Plan> {
-        let BegunStream { begin, resume: point, keydata } = begun;
+        let BegunStream { begin, resume: point, keydata, redaction } = begun;
         let target = request.target.clone();
-        let sent_name = String::from_utf8_lossy(&begin.to_name).into_owned();
-        let sent_part = sent_name.split_once('@').map(|(_, part)| part.to_owned());
-        let part = request.snapshot.clone().or(sent_part);
         let refused = |why: String| receive_error(&target, why);
-        let part = part.ok_or_else(|| refused("the stream does not name a snapshot".to_owned()))?;
+        let part = snapshot_part(request, &begin)?;
         self.check_stream_features(&target, begin.features)?;
         let existing = match self.find_dataset(&target) {
             Ok(found) => Some(found),
@@ -255,26 +258,22 @@ impl Pool {
         let mode = match (existing, begin.from_guid) {
             (Some(head), _) if is_partial => return Err(partial_error(&head)),
             (None, 0) => Mode::Full,
-            (Some(_), 0) if resume.is_some() || request.force => Mode::Replace,
-            (Some(_), 0) => {
-                return Err(refused(format!(
-                    "destination '{target}' exists\nmust specify -F to overwrite it"
-                )));
+            (Some(_), 0) if resume.is_some() => Mode::Replace,
+            (Some(head), 0) => {
+                check_replaceable(&head, request, &begin)?;
+                Mode::Replace
             }
             (Some(head), guid) => self.plan_incremental(&head, Guid::new(guid), request, &begin)?,
             (None, guid) if begin.flags.has(BeginFlags::CLONE) => self.plan_clone(&target, guid)?,
-            (None, _) => {
-                return Err(refused("it does not exist, and the stream is incremental".to_owned()));
-            }
+            (None, _) => return Err(missing_target(&target)),
         };
         if matches!(mode, Mode::Full | Mode::Clone(_)) {
             self.find_parent(&target)?;
         }
+        if let Some(base) = mode.base() {
+            check_redaction(base, &redaction, &begin)?;
+        }
         if let Some(keydata) = &keydata {
-            if matches!(mode, Mode::Replace) {
-                let why = "a raw stream does not replace a file system; destroy it first";
-                return Err(refused(why.to_owned()));
-            }
             self.check_raw_stream(keydata, mode.base()).map_err(refused)?;
         }
         let snapshot = ReceivedSnapshot {
@@ -283,11 +282,15 @@ impl Pool {
             creation_time: begin.creation_time,
             ivset_guid: keydata.as_ref().map_or(0, |keydata| keydata.to_ivset_guid),
         };
-        Ok(Plan { target, snapshot, mode, begin, resume, keydata })
+        Ok(Plan { target, snapshot, mode, begin, resume, keydata, redaction })
     }
 
     /// Refuses a stream for which the pool lacks a feature.
-    fn check_stream_features(&self, target: &str, features: StreamFeatures) -> Result<()> {
+    pub(super) fn check_stream_features(
+        &self,
+        target: &str,
+        features: StreamFeatures,
+    ) -> Result<()> {
         let mos = self.0.spa.synced_mos();
         let needed = NEEDED_FEATURES.into_iter().filter(|(bit, _)| features.has(*bit));
         for (_, feature) in needed {
@@ -343,7 +346,9 @@ impl Pool {
     ) -> Result<Mode> {
         let name = head.name();
         let failed = |error: dsl::Error| Error::from_dsl_error(&name, &error);
-        super::incomplete::check_complete(head)?;
+        if head.is_inconsistent() {
+            return Err(partial_error(head));
+        }
         if head.is_snapshot() || head.id().is_none() {
             return Err(receive_error(&name, "it is neither a file system nor a volume"));
         }
@@ -398,13 +403,20 @@ impl Pool {
     ) -> Result<()> {
         if !plan.has_head() {
             let (name, received) = (plan.target.clone(), plan.snapshot.clone());
-            return self.run_sync_task(move |active, change| {
+            let (properties, kind) = (request.properties.clone(), plan.dataset_kind());
+            let more = self.run_sync_task(move |active, change| {
                 write::end_full_receive(change, &name, &received)
                     .map_err(|why| receive_error(&name, why))?;
                 active.close_dataset(id);
                 record_received(active, change, &name, &received);
-                Ok(())
-            });
+                let (target, phase) = ((name.as_str(), kind), PropertyPhase::AfterData);
+                let mut warnings = properties.apply(active, change, target, phase)?;
+                let snapshot = format!("{name}@{}", received.name);
+                warnings.extend(properties.apply_to_snapshot(change, &snapshot));
+                Ok(warnings)
+            })?;
+            warnings.extend(more);
+            return Ok(());
         }
         exchange(&plan.path(), &mut || {
             warnings.extend(self.exchange_head(plan, id, request)?);
@@ -441,7 +453,11 @@ impl Pool {
             active.close_dataset(id);
             active.close_dataset(head);
             record_received(active, change, &name, &received);
-            properties.apply(active, change, (&name, kind))
+            let (target, phase) = ((name.as_str(), kind), PropertyPhase::Existing);
+            let mut warnings = properties.apply(active, change, target, phase)?;
+            let snapshot = format!("{name}@{}", received.name);
+            warnings.extend(properties.apply_to_snapshot(change, &snapshot));
+            Ok(warnings)
         })
     }
 

@@ -8,6 +8,7 @@ use zio::Key;
 
 use super::datasets::{destroy_on_error, record_encryption, reset_intent_log};
 use super::receive::{Mode, Plan, ReceiveRequest, receive_error};
+use super::received_properties::PropertyPhase;
 use super::{NewDataset, Pool, ReceiveProperties};
 use crate::{Error, Result};
 
@@ -23,6 +24,7 @@ impl Pool {
         let failed = move |error: dsl::Error| receive_error(&name, error);
         let new = BegunDataset {
             state: request.resumable.then(|| plan.first_state()),
+            redact_snaps: plan.redaction.snaps.clone(),
             properties: request.properties.clone(),
             target: plan.target.clone(),
             kind: plan.dataset_kind(),
@@ -116,6 +118,8 @@ impl Pool {
 struct BegunDataset {
     /// Where the stream is, if the receive can be resumed.
     state: Option<ResumeToken>,
+    /// The guids of the redaction snapshots; none: the stream is not redacted.
+    redact_snaps: Option<Vec<u64>>,
     properties: ReceiveProperties,
     target: String,
     kind: DatasetKind,
@@ -131,7 +135,8 @@ impl BegunDataset {
     ) -> Result<Vec<String>> {
         destroy_on_error(active, change, &self.target, || {
             self.set_state(active, change, id)?;
-            self.properties.apply(active, change, (&self.target, self.kind))
+            let target = (self.target.as_str(), self.kind);
+            self.properties.apply(active, change, target, PropertyPhase::BeforeData)
         })
     }
 
@@ -142,9 +147,10 @@ impl BegunDataset {
         change: &write::SyncTaskContext<'_>,
         id: ObjsetId,
     ) -> Result<Vec<String>> {
+        let failed = |why: dsl::Error| receive_error(&self.target, why);
+        write::set_redaction(change, id, self.redact_snaps.as_deref()).map_err(failed)?;
         if let Some(state) = &self.state {
-            write::set_resume_state(change, id, state)
-                .map_err(|why| receive_error(&self.target, why))?;
+            write::set_resume_state(change, id, state).map_err(failed)?;
         }
         Ok(Vec::new())
     }

@@ -9,7 +9,7 @@ use dsl::write::features;
 use ondisk::blkptr::Regular;
 use ondisk::dsl::Dataset as DatasetPhys;
 use ondisk::feature::Feature;
-use ondisk::stream::CryptKeydata;
+use ondisk::stream::{CryptKeydata, StreamFeatures};
 use send::{FeatureFacts, SendBase, SendSource, StoredBlocks, StreamWriter};
 use units::Zbookmark;
 
@@ -47,6 +47,8 @@ pub struct SendRequest {
     pub backup: bool,
     /// The holds of the snapshots are sent, too (-h).
     pub holds: bool,
+    /// The redaction bookmark whose blocks are left out, by its name behind the `#` (--redact).
+    pub redact: Option<String>,
     /// The receive_resume_token of an interrupted stream (-t): the stream resumes there.
     pub resume: Option<String>,
 }
@@ -98,7 +100,7 @@ impl Pool {
         if dataset.guid().get() != step.guid {
             return Err(Error::NoSuchDataset { name: name.clone() });
         }
-        super::incomplete::check_complete(&dataset)?;
+        super::incomplete::check_received(&dataset)?;
         let base = step.base.as_deref().map(|base| self.send_base(&dataset, base)).transpose()?;
         let dsl_failed = |error: dsl::Error| match error {
             dsl::Error::KeyNotLoaded { .. } => Error::Refused {
@@ -120,7 +122,15 @@ impl Pool {
         let keydata =
             if is_raw { self.keydata(&dataset, &objset, step.base.as_deref())? } else { None };
         let failed = |error: send::Error| send_error(name, &error);
-        let features = send::stream_features(&objset, plan.options, facts).map_err(failed)?;
+        let redaction = self.redaction(&dataset, step.base.as_deref(), plan.redact.as_deref())?;
+        let mut features = send::stream_features(&objset, plan.options, facts).map_err(failed)?;
+        if redaction.snaps.is_some() {
+            features = features.with(StreamFeatures::REDACTED);
+        }
+        if is_raw && (redaction.snaps.is_some() || redaction.base_snaps.is_some()) {
+            let what = "a raw stream that is redacted, or from a redaction bookmark".to_owned();
+            return Err(failed(send::Error::Unsupported { what }));
+        }
         let phys = dataset.phys();
         let source = SendSource {
             objset: &objset,
@@ -132,6 +142,7 @@ impl Pool {
             features,
             resume: plan.resume,
             keydata,
+            redaction,
             stored: &BlockReader(self),
         };
         send::send(&source, writer).map_err(failed)
@@ -146,13 +157,13 @@ impl Pool {
         };
         let snapshot_txg = found.phys().filter(|_| found.is_snapshot()).map(|it| it.creation_txg);
         let bookmark = found.bookmark_record();
-        if bookmark.is_some_and(|it| it.redaction.exists()) {
-            return Err(refused("sending from a redaction bookmark is not supported"));
-        }
+        // the redaction bookmark of this very snapshot is the base of its missing blocks
+        let is_own_redaction =
+            bookmark.is_some_and(|it| it.redaction.exists() && it.guid == dataset.guid());
         let txg = snapshot_txg.or_else(|| bookmark.map(|it| it.creation_txg));
         let txg = txg.ok_or_else(|| refused("it is neither a snapshot nor a bookmark"))?;
         let failed = |error: dsl::Error| Error::from_dsl_error(base, &error);
-        if !is_ancestor(dataset, &found, bookmark.is_none()).map_err(failed)? {
+        if !is_own_redaction && !is_ancestor(dataset, &found, bookmark.is_none()).map_err(failed)? {
             return Err(refused("it is not an earlier snapshot of the same file system or volume"));
         }
         let is_origin = found.dir().path() != dataset.dir().path();

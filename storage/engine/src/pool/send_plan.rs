@@ -10,6 +10,7 @@ use send::{ResumePoint, SendOptions};
 use units::Txg;
 
 use super::open_volumes::DatasetHold;
+use super::redact::{find_redacted_base, find_redaction_bookmark};
 use super::{Pool, SendRequest};
 use crate::{Error, Result};
 
@@ -25,6 +26,8 @@ pub struct SendPlan {
     pub(super) package: Option<(Begin, Vec<u8>)>,
     pub(super) options: SendOptions,
     pub(super) resume: Option<ResumePoint>,
+    /// The redaction bookmark, by its name behind the `#`.
+    pub(super) redact: Option<String>,
     _holds: Vec<DatasetHold>,
 }
 
@@ -88,7 +91,12 @@ impl Pool {
         }
         let holds = self.hold_snapshots(&tree, &steps);
         let options = options(request);
-        Ok(SendPlan { steps, package, options, resume: None, _holds: holds })
+        let redact = request.redact.clone();
+        for step in steps.iter().filter(|_| redact.is_some()) {
+            let snapshot = self.find_dataset(&step.snapshot)?;
+            self.redaction(&snapshot, step.base.as_deref(), redact.as_deref())?;
+        }
+        Ok(SendPlan { steps, package, options, resume: None, redact, _holds: holds })
     }
 
     fn plan_resumed_send(
@@ -99,12 +107,6 @@ impl Pool {
     ) -> Result<SendPlan> {
         let failed = |error: dsl::Error| Error::from_dsl_error(token, &error);
         let token = ResumeToken::decode(token).map_err(failed)?;
-        let refused = |why: &str| Error::Refused {
-            what: format!("cannot resume the send of '{}': {why}", token.to_name),
-        };
-        if token.redacted {
-            return Err(refused("redacted streams are not supported"));
-        }
         // a copy received into this pool has the same guids: the token's own name comes first, and a
         // base must be an earlier snapshot of that one
         let with_guid = |guid: u64| {
@@ -121,8 +123,16 @@ impl Pool {
             );
             Error::Refused { what }
         })?;
+        let redact = match &token.redact_snaps {
+            Some(snaps) => Some(find_redaction_bookmark(tree, &snapshot, snaps)?),
+            None => None,
+        };
         let base = match token.from_guid {
             0 => None,
+            guid if token.base_redact_snaps.is_some() => {
+                let snaps = token.base_redact_snaps.as_deref().unwrap_or_default();
+                Some(find_redacted_base(tree, guid, snaps)?)
+            }
             guid => {
                 let mut bases = with_guid(guid);
                 let usable = bases.find(|it| self.send_base(&snapshot, &it.name()).is_ok());
@@ -142,6 +152,7 @@ impl Pool {
             package: None,
             options: options(&request.with_token(&token)),
             resume: Some(ResumePoint { object: token.object, offset: token.offset }),
+            redact: redact.and_then(|mark| mark.short_name().map(str::to_owned)),
             _holds: self.hold_snapshots(tree, &steps),
             steps,
         })

@@ -13,7 +13,7 @@ use ondisk::nvlist::Nvlist;
 use ondisk::stream::{
     Begin, BeginFlags, CryptKeydata, Package, Record, StreamFeatures, StreamKind,
 };
-use send::{ResumePoint, StreamReader, VerifiedRecord, check_receivable};
+use send::{Redaction, ResumePoint, StreamReader, VerifiedRecord, check_receivable};
 
 use crate::{Error, Result};
 
@@ -45,6 +45,8 @@ pub struct StreamHeader {
     pub is_clone: bool,
     /// The stream resumes an interrupted one.
     pub is_resuming: bool,
+    /// The stream leaves blocks out.
+    pub is_redacted: bool,
 }
 
 /// The BEGIN record of a snapshot's stream, checked, and its payload.
@@ -54,6 +56,8 @@ pub(super) struct BegunStream {
     pub(super) resume: Option<ResumePoint>,
     /// The wrapped key, in a raw stream.
     pub(super) keydata: Option<CryptKeydata>,
+    /// The redaction snapshots of the stream and of its base, without the blocks.
+    pub(super) redaction: Redaction,
 }
 
 /// The wrapped key behind the BEGIN record of a raw stream.
@@ -117,6 +121,7 @@ impl<'a> StreamInput<'a> {
             from_guid: begin.from_guid,
             is_clone: begin.flags.has(BeginFlags::CLONE),
             is_resuming: begin.features.has(StreamFeatures::RESUMING),
+            is_redacted: begin.features.has(StreamFeatures::REDACTED),
         }))
     }
 
@@ -147,7 +152,15 @@ impl<'a> StreamInput<'a> {
         } else {
             None
         };
-        Ok(BegunStream { begin, resume, keydata })
+        let [snaps, base_snaps] = Redaction::snaps_from_payload(&payload);
+        if begin.features.has(StreamFeatures::REDACTED) && snaps.is_none() {
+            let what = "a redacted stream without its redaction snapshots".to_owned();
+            return Err(stream_error(&send::Error::Unsupported { what }));
+        }
+        // of a sender that does not announce it, a list alone does not make the stream redacted
+        let snaps = snaps.filter(|_| begin.features.has(StreamFeatures::REDACTED));
+        let redaction = Redaction { snaps, base_snaps, ..Redaction::default() };
+        Ok(BegunStream { begin, resume, keydata, redaction })
     }
 
     fn next_record(&mut self) -> Result<VerifiedRecord> {

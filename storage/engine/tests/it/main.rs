@@ -33,6 +33,7 @@ mod raidz_expand;
 mod raw_streams;
 mod reattach;
 mod rebuild;
+mod redaction;
 mod refreservation;
 mod replace;
 mod resilver;

@@ -213,7 +213,7 @@ fn full_stream_replaces_an_empty_file_system() {
         ["tank/copy", "tank/clone"].map(|fs| read_file(&pool, fs, "folder/numbers"));
     assert!(ours == theirs);
     let why = pool.receive(&request, &mut &*full).unwrap_err().to_string();
-    assert!(why.contains("it has snapshots"), "{why}");
+    assert!(why.contains("destination has snapshots (eg. tank/copy@one)"), "{why}");
     pool.export().unwrap();
     drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());

@@ -36,7 +36,7 @@
 //! offset  size  field       meaning
 //!      0     8  object      the object
 //!      8     8  block       its first redacted block
-//!     16     8  size_count  bits 0-47 how many blocks, 48-63 a block's size in sectors
+//!     16     8  size_count  bits 0-47 how many blocks less one, 48-63 a block's size in sectors
 //!     24     8  padding     0
 //!     32
 //! ```
@@ -184,6 +184,24 @@ impl RedactionList {
         Ok(Self { last_object, last_block, count, snaps })
     }
 
+    /// The header of a complete list.
+    pub fn complete(count: u64, snaps: Vec<Guid>) -> Self {
+        Self { last_object: u64::MAX, last_block: u64::MAX, count, snaps }
+    }
+
+    /// Whether the list was made to its end.
+    pub const fn is_complete(&self) -> bool {
+        self.last_object == u64::MAX && self.last_block == u64::MAX
+    }
+
+    /// The bytes of the header with its guids.
+    pub fn encode(&self) -> Vec<u8> {
+        let number = units::to_u64(self.snaps.len());
+        let words = [self.last_object, self.last_block, self.count, number];
+        let guids = self.snaps.iter().map(|guid| guid.get());
+        words.into_iter().chain(guids).flat_map(u64::to_le_bytes).collect()
+    }
+
     /// From a bonus buffer or a spill block; later bytes are ignored.
     pub fn parse(bytes: &[u8], order: Order) -> Result<Self> {
         Self::read(&mut Reader::new("redaction list", bytes, order))
@@ -206,6 +224,20 @@ pub struct RedactedBlocks {
 impl RedactedBlocks {
     /// Bytes on disk.
     pub const SIZE: usize = 32;
+    /// The most blocks of one run.
+    pub const MAX_COUNT: u64 = 1 << 48;
+
+    /// Its bytes. It has a block, and at most [`Self::MAX_COUNT`].
+    pub fn encode(&self) -> [u8; Self::SIZE] {
+        let count = self.count.wrapping_sub(1) & (Self::MAX_COUNT - 1);
+        let packed = count | (self.block_size >> 9) << 48;
+        let words = [self.object.get(), self.first.get(), packed, 0];
+        let mut bytes = [0; Self::SIZE];
+        for (field, word) in bytes.chunks_exact_mut(8).zip(words) {
+            field.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
 
     /// Reads one.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
@@ -213,7 +245,8 @@ impl RedactedBlocks {
         let first = BlockId::new(reader.u64()?);
         let packed = reader.u64()?;
         reader.skip(8)?;
-        Ok(Self { object, first, count: packed & ((1 << 48) - 1), block_size: (packed >> 48) << 9 })
+        let count = (packed & (Self::MAX_COUNT - 1)).wrapping_add(1);
+        Ok(Self { object, first, count, block_size: (packed >> 48) << 9 })
     }
 
     /// From a slice that holds just one.

@@ -82,7 +82,8 @@ fn golden_bookmarks() {
 
     let run = [9, 4, (256 << 48) | 3, 0];
     let run = RedactedBlocks::parse(&encode_in_order(&run, Order::Little), Order::Little).unwrap();
-    assert_eq!((run.count, run.block_size), (3, 131_072));
+    assert_eq!((run.count, run.block_size), (4, 131_072));
+    assert_eq!(run.encode().to_vec(), encode_in_order(&[9, 4, (256 << 48) | 3, 0], Order::Little));
 }
 
 #[test]

@@ -147,6 +147,7 @@ impl TestPool {
             features,
             resume: None,
             keydata: keydata.filter(|_| is_raw),
+            redaction: send::Redaction::default(),
             stored: self,
         };
         let mut ours = Vec::new();
