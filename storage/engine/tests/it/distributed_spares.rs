@@ -58,8 +58,6 @@ fn distributed_spare_restores_redundancy() {
     std::fs::rename(away.path().join("d0.img"), &folder.drives(DRIVES)[0]).unwrap();
     let pool = import(&[folder.path().into()]);
     resilver(&pool);
-    pool.clear_errors(None).unwrap();
-    pool.resilver(&engine::pool::ScanProgress::new()).unwrap();
     assert_eq!(spare_states(&pool), ["AVAIL"]);
     assert_eq!(leaf_states(&pool), ["ONLINE"; DRIVES]);
     export_and_check(&folder, pool);

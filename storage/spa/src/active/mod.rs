@@ -68,7 +68,7 @@ pub(crate) use history::append_entry;
 pub use identity::FEATURES_VERSION;
 pub use leaf_activity::{ActivityCommand, ActivityKind, ActivityStep};
 pub use mmp::FAIL_INTERVALS as SIGNS_MISSED;
-pub use offline::out_of_service_leaves;
+pub use offline::{OfflineResult, out_of_service_leaves};
 pub use policy::{EnabledFeatures, RedundantMetadata, StorageSettings};
 pub use raidz_expand::{ExpandError, ExpansionStatus, ReflowEnd};
 pub use rebuild::RebuildStatus;
@@ -313,7 +313,15 @@ impl ActivePool {
         }
         let unsettled = AtomicBool::new(pool.continue_after_newest());
         let space = PoolSpace::load(&pool, &mos)?;
-        Ok(Self { rewind_pending: unsettled, ..Self::assemble(pool, mos, space, world)? })
+        let active = Self::assemble(pool, mos, space, world)?;
+        {
+            let mut config = active.config.lock();
+            let root = config.current.tree.as_mut();
+            if root.is_some_and(|root| spares::request_unspare_of_returned(&active.tree, root)) {
+                config.is_dirty = true;
+            }
+        }
+        Ok(Self { rewind_pending: unsettled, ..active })
     }
 
     /// Holds a pool to be looked at only: its devices need not be such as can be written, and it may be

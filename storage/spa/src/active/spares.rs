@@ -14,6 +14,7 @@
 
 use ondisk::label::{VdevConfig, VdevKind};
 use units::Guid;
+use vdev::VdevTree;
 
 use super::ActivePool;
 use super::attach::{edit_vdev, parent_of};
@@ -42,6 +43,19 @@ pub(super) fn promoted_spare(parent: &VdevConfig, gone: Guid) -> Option<Guid> {
         }
         _ => None,
     }
+}
+
+/// Marks leaves that came back with the import while a spare stands in for them: they lack txgs, as the spare
+/// was attached while they were away. Returns whether there are any.
+pub(super) fn request_unspare_of_returned(tree: &VdevTree, root: &mut VdevConfig) -> bool {
+    let returned = |leaf: &&VdevConfig| {
+        let found = tree.leaf(leaf.guid);
+        !leaf.state.unspare
+            && found.is_some_and(|leaf| leaf.is_writable() && !leaf.dtl().is_empty())
+    };
+    let returned: Vec<Guid> = root.leaves().filter(returned).map(|leaf| leaf.guid).collect();
+    let marked = returned.into_iter().filter(|leaf| request_unspare(root, *leaf));
+    marked.count() > 0
 }
 
 impl ActivePool {
