@@ -28,10 +28,10 @@ pub mod vdev_layout;
 pub use active::{
     ActivePool, ActivityCommand, ActivityKind, ActivityStep, AttachMode, CheckpointError,
     CheckpointStatus, DeviceChangeError, EnabledFeatures, Environment, ExpandError,
-    ExpansionStatus, FEATURES_VERSION, NewChild, NewTop, OpenDataset, OwnerAccounting,
-    RebuildStatus, Reconstruction, RedundantMetadata, ReflowEnd, RemovalEnd, RemovalError,
-    RemovalStatus, SIGNS_MISSED, SpaceTurn, SplitDevice, SplitError, StorageSettings, SyncedMos,
-    out_of_service_leaves,
+    ExpansionStatus, FEATURES_VERSION, NewChild, NewTop, OfflineResult, OpenDataset,
+    OwnerAccounting, RebuildStatus, Reconstruction, RedundantMetadata, ReflowEnd, RemovalEnd,
+    RemovalError, RemovalStatus, SIGNS_MISSED, SpaceTurn, SplitDevice, SplitError, StorageSettings,
+    SyncedMos, out_of_service_leaves,
 };
 pub use candidate::{Candidate, LeafSummary, scan_devices};
 pub use clones::{CloneTables, ClonedBlock};

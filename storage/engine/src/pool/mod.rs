@@ -19,6 +19,7 @@ mod delegation;
 mod destroy;
 mod diagnosis;
 mod drive;
+mod drive_recovery;
 mod drives;
 mod dry_run;
 mod encryption;

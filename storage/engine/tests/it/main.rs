@@ -16,6 +16,7 @@ mod dataset_properties;
 mod destroying;
 mod disabled_features;
 mod distributed_spares;
+mod drive_recovery;
 mod duplicate_drives;
 mod durability;
 mod encryption;
