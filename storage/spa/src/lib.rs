@@ -27,7 +27,7 @@ pub mod vdev_layout;
 
 pub use active::{
     ActivePool, ActivityCommand, ActivityKind, ActivityStep, AttachMode, CheckpointError,
-    CheckpointStatus, DeviceChangeError, EnabledFeatures, Environment, ExpandError,
+    CheckpointStatus, CondenseLimits, DeviceChangeError, EnabledFeatures, Environment, ExpandError,
     ExpansionStatus, FEATURES_VERSION, NewChild, NewTop, OfflineResult, OpenDataset,
     OwnerAccounting, RebuildStatus, Reconstruction, RedundantMetadata, ReflowEnd, RemovalEnd,
     RemovalError, RemovalStatus, SIGNS_MISSED, SpaceTurn, SplitDevice, SplitError, StorageSettings,

@@ -141,7 +141,7 @@ pub use stream_input::{StreamHeader, StreamInput};
 pub use sync_policy::Snapdir;
 pub use upgrade::{UpgradeResult, UpgradeStatus, supported_features};
 pub use vdev_properties::VdevProperties;
-pub use vdev_removal::{RemovalMemory, RemovalStatus};
+pub use vdev_removal::{CondenseLimits, RemovalMemory, RemovalStatus};
 pub use volume_snapshots::VolumeSnapshot;
 pub use volumes::{BlockSource, OpenVolume};
 pub use zpl::RewrittenRange;

@@ -540,6 +540,9 @@ impl Pool {
             let seconds = self.unix_seconds().minus_or_zero(running.started).max(1);
             status.read = running.watch.bytes_read();
             status.scanned = running.watch.job.progress.bytes_done().max(record.examined);
+            // the record has what is before the position; blocks behind it are read too
+            let issued = running.base + running.watch.bytes_issued();
+            status.issued = status.issued.max(issued.min(status.scanned));
             status.scan_rate = status.scanned.minus_or_zero(running.base) / seconds;
             status.issue_rate = status.issued.minus_or_zero(running.base) / seconds;
         }

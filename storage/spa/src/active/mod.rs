@@ -54,7 +54,7 @@ use vdev::{LeafError, TxgRanges, VdevTree};
 use zio::{Reader, Source, Writer};
 
 use crate::commit::TxgCommitter;
-use crate::scan::{ErrorLog, ScanState};
+use crate::scan::{ErrorLog, ScanState, SortMemory};
 use crate::space::PoolSpace;
 use crate::{Error, Pool, capacity};
 
@@ -75,7 +75,7 @@ pub use rebuild::RebuildStatus;
 pub use space_limits::SpaceTurn;
 pub use split::{SplitDevice, SplitError};
 pub use synced_mos::SyncedMos;
-pub use vdev_removal::{RemovalEnd, RemovalError, RemovalStatus};
+pub use vdev_removal::{CondenseLimits, RemovalEnd, RemovalError, RemovalStatus};
 
 /// What of the world outside a pool needs that is changed. It comes in at the door.
 #[derive(Clone)]
@@ -284,6 +284,8 @@ pub struct ActivePool {
     rebuilds: rebuild::Rebuilds,
     /// The vdev removal that goes on, or the last one.
     removal: vdev_removal::RemovalState,
+    /// Memory for the blocks that a scan sorts.
+    pub(crate) scan_memory: SortMemory,
     /// Nothing is written, whatever is asked for.
     is_read_only: bool,
     /// The txg to which the pool was taken back, if it was.
@@ -314,13 +316,7 @@ impl ActivePool {
         let unsettled = AtomicBool::new(pool.continue_after_newest());
         let space = PoolSpace::load(&pool, &mos)?;
         let active = Self::assemble(pool, mos, space, world)?;
-        {
-            let mut config = active.config.lock();
-            let root = config.current.tree.as_mut();
-            if root.is_some_and(|root| spares::request_unspare_of_returned(&active.tree, root)) {
-                config.is_dirty = true;
-            }
-        }
+        active.unspare_returned();
         Ok(Self { rewind_pending: unsettled, ..active })
     }
 
@@ -399,6 +395,7 @@ impl ActivePool {
             reflow: raidz_expand::ReflowProgress::default(),
             rebuilds,
             removal: vdev_removal::RemovalState::load(&pool.directory)?,
+            scan_memory: SortMemory::default(),
             is_read_only: false,
             rewound_to: pool.rewound_to,
             rewind_pending: AtomicBool::new(false),
