@@ -317,7 +317,7 @@ impl Device for File {
     fn current_size(&self) -> u64 {
         // requests name their offsets: the position of the handle is unused
         let end = (&self.handle().file).seek(SeekFrom::End(0));
-        end.map_or(0, |end| end).max(self.size())
+        end.unwrap_or(0).max(self.size())
     }
 
     fn adopt_size(&self) {

@@ -303,7 +303,7 @@ impl Pool {
                 let heads = write::promote(change, &promoted)
                     .map_err(|error| Error::from_dsl_error(&promoted, &error))?;
                 // a log that cannot be read keeps the names that it has
-                let _ = active.move_logged_errors(change, heads);
+                let _ = spa::move_logged_errors(change, heads);
                 record_dataset_event(active, change, "promote", &promoted, "");
                 Ok(())
             })?;

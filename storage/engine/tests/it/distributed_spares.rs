@@ -136,7 +136,7 @@ fn distributed_spare_serves_its_own_draid_only() {
     pool.export().unwrap();
 }
 
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Waits without a pause, so that what follows happens as early as it can.
 fn wait_until(pool: &Pool, is_so: impl Fn() -> bool) {

@@ -144,7 +144,9 @@ impl ActivePool {
             return Ok(());
         }
         self.run_sync_task(move |active, _| {
-            devices(active).iter().for_each(|device| device.adopt_size());
+            for device in devices(active) {
+                device.adopt_size();
+            }
         })
     }
 

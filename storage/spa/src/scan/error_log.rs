@@ -293,24 +293,20 @@ fn move_entries(
     Ok(())
 }
 
-impl ActivePool {
-    /// Moves entries of the error log from the head of a clone's origin to the promoted clone.
-    pub fn move_logged_errors(
-        &self,
-        change: &SyncTaskContext<'_>,
-        heads: PromotedHeads,
-    ) -> Result<(), Error> {
-        if !has_head_errlog(change.mos)? {
-            return Ok(());
-        }
-        let directory = PoolDirectory::open(change.mos.clone())?;
-        for name in [LAST_ENTRY, SCRUB_ENTRY] {
-            let log = ObjectId::new(directory.lookup_u64(name)?.unwrap_or(0));
-            move_entries(change, log, heads)?;
-        }
-        Ok(())
+/// Moves entries of the error log from the head of a clone's origin to the promoted clone.
+pub fn move_logged_errors(change: &SyncTaskContext<'_>, heads: PromotedHeads) -> Result<(), Error> {
+    if !has_head_errlog(change.mos)? {
+        return Ok(());
     }
+    let directory = PoolDirectory::open(change.mos.clone())?;
+    for name in [LAST_ENTRY, SCRUB_ENTRY] {
+        let log = ObjectId::new(directory.lookup_u64(name)?.unwrap_or(0));
+        move_entries(change, log, heads)?;
+    }
+    Ok(())
+}
 
+impl ActivePool {
     /// Whether the error log has the blocks by their heads.
     pub(super) fn has_head_errlog(&self) -> Result<bool, Error> {
         has_head_errlog(&self.synced_mos())

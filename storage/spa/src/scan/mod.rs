@@ -41,6 +41,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use job::Job;
 
 pub(crate) use error_log::ErrorLog;
+pub use error_log::move_logged_errors;
 pub use result::{DamagedBlock, ScanResult};
 pub(crate) use sort::SortMemory;
 pub use state::ScanError;

@@ -128,9 +128,8 @@ impl ActivePool {
                 return Ok(false);
             }
             let entries = Arc::clone(&entries);
-            let more = self.run_sync_task(move |active, change| {
-                active.append_condensed_sync(change, &entry, &entries)
-            })??;
+            let more =
+                self.run_sync_task(move |_, change| append_condensed(change, &entry, &entries))??;
             if !more {
                 break;
             }
@@ -199,34 +198,6 @@ impl ActivePool {
         Ok(mapping.ok_or(RemovalError::NotRemoving)?)
     }
 
-    /// Appends entries to the new mapping, from its end on; returns whether there are more.
-    fn append_condensed_sync(
-        &self,
-        change: &SyncTaskContext<'_>,
-        entry: &Condensing,
-        entries: &[(MappingSegment, u32)],
-    ) -> Result<bool, Error> {
-        let (mos, tx) = (change.mos, change.tx);
-        let object = mos.object(entry.next)?;
-        let mut header = mapping_header(&object)?;
-        let start = entries.partition_point(|(segment, _)| segment.source < header.max_offset);
-        let rest = &entries[start..];
-        let batch = &rest[..rest.len().min(STEP_ENTRIES)];
-        let Some((last, _)) = batch.last() else { return Ok(false) };
-        let bytes: Vec<u8> =
-            batch.iter().flat_map(|(segment, _)| to_entry(segment).encode()).collect();
-        object.write(tx, header.size(), &bytes)?;
-        if let Some(counts) = header.counts {
-            let bytes: Vec<u8> = batch.iter().flat_map(|(_, bytes)| bytes.to_le_bytes()).collect();
-            mos.object(counts)?.write(tx, header.entries * 4, &bytes)?;
-        }
-        header.entries += units::to_u64(batch.len());
-        header.bytes_mapped += batch.iter().map(|(segment, _)| segment.length).sum::<u64>();
-        header.max_offset = last.source + last.length;
-        object.set_bonus(tx, U64_METADATA, &header.encode())?;
-        Ok(batch.len() < rest.len())
-    }
-
     fn complete_condensing_sync(
         &self,
         change: &SyncTaskContext<'_>,
@@ -260,6 +231,32 @@ impl ActivePool {
         *self.removal.condensing.0.lock() = None;
         Ok(())
     }
+}
+
+/// Appends entries to the new mapping, from its end on; returns whether there are more.
+fn append_condensed(
+    change: &SyncTaskContext<'_>,
+    entry: &Condensing,
+    entries: &[(MappingSegment, u32)],
+) -> Result<bool, Error> {
+    let (mos, tx) = (change.mos, change.tx);
+    let object = mos.object(entry.next)?;
+    let mut header = mapping_header(&object)?;
+    let start = entries.partition_point(|(segment, _)| segment.source < header.max_offset);
+    let rest = &entries[start..];
+    let batch = &rest[..rest.len().min(STEP_ENTRIES)];
+    let Some((last, _)) = batch.last() else { return Ok(false) };
+    let bytes: Vec<u8> = batch.iter().flat_map(|(segment, _)| to_entry(segment).encode()).collect();
+    object.write(tx, header.size(), &bytes)?;
+    if let Some(counts) = header.counts {
+        let bytes: Vec<u8> = batch.iter().flat_map(|(_, bytes)| bytes.to_le_bytes()).collect();
+        mos.object(counts)?.write(tx, header.entries * 4, &bytes)?;
+    }
+    header.entries += units::to_u64(batch.len());
+    header.bytes_mapped += batch.iter().map(|(segment, _)| segment.length).sum::<u64>();
+    header.max_offset = last.source + last.length;
+    object.set_bonus(tx, U64_METADATA, &header.encode())?;
+    Ok(batch.len() < rest.len())
 }
 
 /// Reads how many bytes of each entry were obsolete when the mapping was written.
