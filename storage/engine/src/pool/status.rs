@@ -280,8 +280,7 @@ impl Pool {
             let purpose = purpose.map(str::to_owned);
             let fragmentation = active.fragmentation(Some(top.id)).ok().flatten();
             let status = self.vdev_status(top);
-            let removing = top.removing.then(|| "(removing)".to_owned());
-            let note = status.note.clone().or(removing);
+            let note = status.note.clone().or(top.removing.then(|| "(removing)".to_owned()));
             let expandable = active.expandable_space(top);
             VdevStatus {
                 class: purpose,
