@@ -9,7 +9,7 @@ use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock, flock};
@@ -30,7 +30,8 @@ const MAX_IOVECS: usize = 1024;
 pub struct File {
     location: DeviceLocation,
     handle: RwLock<Arc<Handle>>,
-    size: u64,
+    /// Bytes that it had when it was opened, or when its growth was last adopted.
+    size: AtomicU64,
     /// It is a file in memory: no request waits for hardware.
     is_in_memory: bool,
     /// It has data that no flush has confirmed.
@@ -126,6 +127,7 @@ impl File {
         let is_in_memory = is_memory_backed(&handle.file);
         let (has_unflushed, writes_lost) = Default::default();
         let (location, handle) = (DeviceLocation::new(path), RwLock::new(handle));
+        let size = AtomicU64::new(size);
         Self { location, handle, size, is_in_memory, has_unflushed, writes_lost, write_claim }
     }
 
@@ -164,7 +166,7 @@ impl File {
         let (handle, size) = open_locked(path, &path_name, facts)?;
         let found: Arc<dyn Device> =
             Arc::new(Self::from_handle(path, Arc::clone(&handle), size, None));
-        if size < self.size || !judge(&found) {
+        if size < self.size() || !judge(&found) {
             let reason = "it is not the one that was there before".to_owned();
             return Err(Error::Open { path: path_name, reason });
         }
@@ -310,7 +312,17 @@ fn has_foreign_lock(file: &fs::File, kind: rustix::process::FlockType) -> bool {
 
 impl Device for File {
     fn size(&self) -> u64 {
-        self.size
+        self.size.load(Ordering::Acquire)
+    }
+
+    fn current_size(&self) -> u64 {
+        // requests name their offsets: the position of the handle is unused
+        let end = (&self.handle().file).seek(SeekFrom::End(0));
+        end.unwrap_or(0).max(self.size())
+    }
+
+    fn adopt_size(&self) {
+        self.size.fetch_max(self.current_size(), Ordering::AcqRel);
     }
 
     fn name(&self) -> &str {
@@ -329,14 +341,14 @@ impl Device for File {
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
-        Error::check_range(self.name(), self.size, offset, into.len())?;
+        Error::check_range(self.name(), self.size(), offset, into.len())?;
         let read = self.handle().file.read_exact_at(into, offset);
         read.map_err(|error| self.read_error(offset, into.len(), &error))
     }
 
     fn read_parts_at(&self, offset: u64, parts: &mut [&mut [u8]]) -> Result<(), Error> {
         let length = parts.iter().map(|part| part.len()).sum();
-        Error::check_range(self.name(), self.size, offset, length)?;
+        Error::check_range(self.name(), self.size(), offset, length)?;
         let parts = parts.iter_mut().filter(|part| !part.is_empty());
         let mut slices: Vec<IoSliceMut<'_>> = parts.map(|part| IoSliceMut::new(part)).collect();
         let (mut rest, mut at) = (&mut slices[..], offset);
@@ -360,7 +372,7 @@ impl Device for File {
         if !self.is_writable() {
             return Err(Error::ReadOnly { device: self.name().to_owned() });
         }
-        Error::check_range(self.name(), self.size, offset, from.len())?;
+        Error::check_range(self.name(), self.size(), offset, from.len())?;
         let written = self.begin_write().handle.file.write_all_at(from, offset);
         written.map_err(|error| self.write_error(offset, from.len(), &error))
     }
@@ -373,7 +385,7 @@ impl Device for File {
             return Err(Error::ReadOnly { device: self.name().to_owned() });
         }
         let length = parts.iter().map(|part| part.len()).sum();
-        Error::check_range(self.name(), self.size, offset, length)?;
+        Error::check_range(self.name(), self.size(), offset, length)?;
         let mut slices: Vec<IoSlice<'_>> =
             parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)).collect();
         let underway = self.begin_write();
@@ -416,7 +428,7 @@ impl Device for File {
         let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
         let here = self.location.path();
         self.reopen_at(here, &mut held, judge).or_else(|error| {
-            let is_it = |found: &Arc<dyn Device>| found.size() >= self.size && judge(found);
+            let is_it = |found: &Arc<dyn Device>| found.size() >= self.size() && judge(found);
             let there = find_moved_device(here, &is_it).ok_or(error)?;
             self.reopen_at(&there, &mut held, judge)
         })

@@ -41,6 +41,14 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// Bytes that it holds.
     fn size(&self) -> u64;
 
+    /// Bytes that it holds now: more than [`Device::size`] if it grew since it was opened.
+    fn current_size(&self) -> u64 {
+        self.size()
+    }
+
+    /// Adopts the size that it has now, if it grew since it was opened. The places of labels change with it.
+    fn adopt_size(&self) {}
+
     /// Its path, for messages; a reopened device may have another one.
     fn name(&self) -> &str;
 

@@ -213,6 +213,18 @@ impl Condensing {
         let next = ObjectId::new(reader.u64()?);
         Ok(Self { vdev: VdevId::new(vdev), obsolete, next })
     }
+
+    /// From the words of the pool directory's entry; `None` where there are not three, or no such vdev can be.
+    pub fn from_words(words: &[u64]) -> Option<Self> {
+        let [vdev, obsolete, next] = *words else { return None };
+        let vdev = VdevId::new(u32::try_from(vdev).ok()?);
+        Some(Self { vdev, obsolete: ObjectId::new(obsolete), next: ObjectId::new(next) })
+    }
+
+    /// The words of the pool directory's entry.
+    pub fn to_words(self) -> [u64; 3] {
+        [self.vdev.get().into(), self.obsolete.get(), self.next.get()]
+    }
 }
 
 /// The removal of a vdev, going on or the last one.
@@ -337,6 +349,8 @@ mod tests {
         assert_eq!(Birth::parse_all(&birth.encode(), Order::Little).unwrap(), [birth]);
         let words = [1, 3, u64::MAX, 10, 0, 30, 40];
         assert_eq!(Removing::from_words(&words).unwrap().to_words(), words);
+        assert_eq!(Condensing::from_words(&[2, 70, 71]).unwrap().to_words(), [2, 70, 71]);
+        assert_eq!(Condensing::from_words(&[1 << 32, 70, 71]), None);
     }
 
     #[test]

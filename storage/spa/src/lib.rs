@@ -27,11 +27,11 @@ pub mod vdev_layout;
 
 pub use active::{
     ActivePool, ActivityCommand, ActivityKind, ActivityStep, AttachMode, CheckpointError,
-    CheckpointStatus, DeviceChangeError, EnabledFeatures, Environment, ExpandError,
-    ExpansionStatus, FEATURES_VERSION, NewChild, NewTop, OpenDataset, OwnerAccounting,
-    RebuildStatus, Reconstruction, RedundantMetadata, ReflowEnd, RemovalEnd, RemovalError,
-    RemovalStatus, SIGNS_MISSED, SpaceTurn, SplitDevice, SplitError, StorageSettings, SyncedMos,
-    out_of_service_leaves,
+    CheckpointStatus, CondenseLimits, DeviceChangeError, EnabledFeatures, Environment, ExpandError,
+    ExpansionStatus, FEATURES_VERSION, NewChild, NewTop, OfflineResult, OpenDataset,
+    OwnerAccounting, RebuildStatus, Reconstruction, RedundantMetadata, ReflowEnd, RemovalEnd,
+    RemovalError, RemovalStatus, SIGNS_MISSED, SpaceTurn, SplitDevice, SplitError, StorageSettings,
+    SyncedMos, out_of_service_leaves,
 };
 pub use candidate::{Candidate, LeafSummary, scan_devices};
 pub use clones::{CloneTables, ClonedBlock};
@@ -47,5 +47,5 @@ pub use labels::{LabelCopy, LabeledDevice, UberblockSlot, read as read_labels};
 pub use metaslab::Pin;
 pub use open::{ImportPoint, PoolOpenOptions, SourceWrapper};
 pub use pool::Pool;
-pub use scan::{DamagedBlock, ScanError, ScanProgress, ScanResult};
+pub use scan::{DamagedBlock, ScanError, ScanProgress, ScanResult, move_logged_errors};
 pub use space::{PoolSpace, VdevSpace, space_map_entries};

@@ -15,7 +15,6 @@ use transform::checksum::embedded;
 use units::Zbookmark;
 use vdev::{LeafError, ReadRequest};
 
-use crate::Error;
 use crate::reader::Reader;
 
 /// Bytes of a header.
@@ -114,12 +113,16 @@ impl GangReader<'_> {
             self.faults.extend(examined.faults());
             return examined.bytes.ok_or(vdev::Error::ChecksumMismatch);
         }
-        self.reader.read_stored(part, self.zbookmark).map_err(|error| match error {
-            Error::Unreadable { faults, .. } => {
-                faults.into_iter().next().map_or(vdev::Error::ChecksumMismatch, |fault| fault.why)
+        let mut bytes = buffer::alloc(part.psize as usize);
+        let read = self.reader.read_copies(part, self.zbookmark, &mut bytes, self.faults);
+        match read {
+            Ok(()) => Ok(bytes),
+            Err(copies) => {
+                buffer::recycle(bytes);
+                let first = copies.into_iter().next();
+                Err(first.map_or(vdev::Error::ChecksumMismatch, |copy| copy.why))
             }
-            _ => vdev::Error::ChecksumMismatch,
-        })
+        }
     }
 
     /// The block's header at `dva`, its bytes too.

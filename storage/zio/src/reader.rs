@@ -149,20 +149,46 @@ impl Reader {
     ) -> Result<(), Error> {
         assert_eq!(into.len(), block.psize as usize, "stored bytes are read into their length");
         self.decoder.require_salt(block, place)?;
-        let (mut faults, mut of_leaves) = (Vec::new(), Vec::new());
-        for dva in block.copies() {
-            match self.read_copy(block, dva, place, into, &mut of_leaves) {
-                Ok(()) => {
-                    self.report_damage(block, place, into, &of_leaves);
-                    return Ok(());
-                }
-                Err(error) => faults.push(CopyError { dva, why: error }),
+        let mut faults = Vec::new();
+        match self.read_copies(block, place, into, &mut faults) {
+            Ok(()) => {
+                self.report_damage(block, place, into, &faults);
+                Ok(())
             }
+            Err(copies) => Err(Error::Unreadable { zbookmark: place, faults: copies }),
         }
-        Err(Error::Unreadable { zbookmark: place, faults })
     }
 
-    /// Reports wrong parts of a block to the self-healer. Gang blocks are left to a scrub.
+    /// Reads the first copy of a block that has a right checksum. `faults` gets the leaves with wrong parts;
+    /// the error has the fault of each copy.
+    pub(crate) fn read_copies(
+        &self,
+        block: &Regular,
+        place: Zbookmark,
+        into: &mut [u8],
+        faults: &mut Vec<LeafError>,
+    ) -> Result<(), Vec<CopyError>> {
+        let mut copies = Vec::new();
+        for dva in block.copies() {
+            match self.read_copy(block, dva, place, into, faults) {
+                Ok(()) => return Ok(()),
+                Err(error) => copies.push(CopyError { dva, why: error }),
+            }
+        }
+        Err(copies)
+    }
+
+    /// Reports a block to the self-healer if none of its copies can be read. Blocks of intent logs end a chain
+    /// that way, and are not reported.
+    fn report_unreadable(&self, block: &Regular, place: Zbookmark, error: &Error) {
+        let is_lost = matches!(error, Error::Unreadable { .. })
+            && !matches!(block.checksum, Checksum::Zilog | Checksum::Zilog2);
+        if let Some(healer) = self.self_healer.get().filter(|_| is_lost) {
+            healer.report_unreadable(block, place);
+        }
+    }
+
+    /// Reports wrong parts of a block to the self-healer.
     fn report_damage(
         &self,
         block: &Regular,
@@ -172,9 +198,7 @@ impl Reader {
     ) {
         let wrong = faults.iter().filter(|fault| fault.error.is_repairable());
         let guilty: Vec<Guid> = wrong.map(|fault| fault.leaf).collect();
-        if let Some(healer) =
-            self.self_healer.get().filter(|_| !guilty.is_empty() && !block.is_gang())
-        {
+        if let Some(healer) = self.self_healer.get().filter(|_| !guilty.is_empty()) {
             healer.report_damage(block, zbookmark, stored, &guilty);
         }
     }
@@ -346,8 +370,7 @@ impl Reader {
         let stored = if let Some(kept) = self.read_cached(block, zbookmark) {
             kept
         } else {
-            let stored =
-                retry_while_suspended(self.suspend_gate(), || self.read_stored(block, zbookmark))?;
+            let stored = self.read_or_report(block, zbookmark)?;
             if let Some(aside) = self.cache_for(block).filter(|_| again) {
                 aside.offer(block, zbookmark, &stored);
             }
@@ -355,6 +378,12 @@ impl Reader {
         };
         let plain = self.decode(block, stored, zbookmark, key)?;
         Ok(Block::new(plain, block.order))
+    }
+
+    /// The stored bytes of a block, from the drives. The sync thread waits for drives of a suspended pool.
+    fn read_or_report(&self, block: &Regular, place: Zbookmark) -> Result<Vec<u8>, Error> {
+        let read = retry_while_suspended(self.suspend_gate(), || self.read_stored(block, place));
+        read.inspect_err(|error| self.report_unreadable(block, place, error))
     }
 
     /// The content of an unprotected block, into memory of its length. Uncompressed content
@@ -368,11 +397,12 @@ impl Reader {
         let stored = match self.read_cached(block, place) {
             Some(kept) => kept,
             None if is_uncompressed(block) => {
-                return retry_while_suspended(self.suspend_gate(), || {
+                let read = retry_while_suspended(self.suspend_gate(), || {
                     self.read_stored_into(block, place, into)
                 });
+                return read.inspect_err(|error| self.report_unreadable(block, place, error));
             }
-            None => retry_while_suspended(self.suspend_gate(), || self.read_stored(block, place))?,
+            None => self.read_or_report(block, place)?,
         };
         let result = compress::decompress(block.compression, &stored, into);
         buffer::recycle(stored);

@@ -172,6 +172,16 @@ impl Pools {
         }
     }
 
+    /// With autoexpand=on: has vdevs use the space of devices that have grown.
+    pub(super) fn expand_grown_devices(&self, pool: &ManagedPool) {
+        // the next look tries again
+        let Some(_changing) = pool.dataset_lock.try_lock() else { return };
+        if let Ok(grown @ 1..) = pool.handle.expand_grown_drives() {
+            let name = pool.handle.name();
+            self.log.write_line(&format!("pool '{name}': {grown} vdevs use grown devices in full"));
+        }
+    }
+
     /// Attaches hot spares to devices of these guids that are failed still, and starts a resilver.
     pub(super) fn activate_spares(&self, pool: &ManagedPool, failed: &[u64]) -> Result<()> {
         let _changing = pool.dataset_lock.lock();

@@ -77,6 +77,7 @@ impl Pools {
             let Ok(pool) = self.pool(name) else { continue };
             pool.forget_ended_mounts();
             self.diagnose_devices(&pool);
+            self.expand_grown_devices(&pool);
             let now = pool.handle.status();
             let mut next = WatchedPool::new(&now);
             next.failed = pool.handle.failed_drives();

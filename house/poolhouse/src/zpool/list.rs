@@ -300,6 +300,10 @@ pub(super) fn format_cell(pool: &PoolReport, column: &str, parsable: bool) -> St
         "checkpoint" => {
             status.checkpoint.as_ref().map_or_else(|| "-".to_owned(), |kept| bytes(kept.bytes))
         }
+        "expandsize" => {
+            let more: u64 = status.vdevs.iter().map(|vdev| vdev.expandable).sum();
+            if more > 0 { bytes(more) } else { "-".to_owned() }
+        }
         "fragmentation" => format_percent(status.fragmentation, parsable),
         "dedupratio" => {
             let (whole, part) = (status.dedup_ratio / 100, status.dedup_ratio % 100);
@@ -379,6 +383,7 @@ fn vdev_cell(vdev: &VdevStatus, depth: usize, column: &str, parsable: bool) -> S
         "size" if size > 0 => bytes(size),
         "allocated" if is_top => bytes(vdev.allocated),
         "free" if is_top => bytes(vdev.size.saturating_sub(vdev.allocated)),
+        "expandsize" if is_top && vdev.expandable > 0 => bytes(vdev.expandable),
         "fragmentation" if is_top => format_percent(vdev.fragmentation, parsable),
         "capacity" if is_top => format_fill(vdev.allocated, vdev.size, parsable),
         _ => "-".to_owned(),

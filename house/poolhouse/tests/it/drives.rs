@@ -166,6 +166,16 @@ fn vdevs_are_added_and_logs_removed_by_commands() {
     let before = size();
     nas.run_ok(&format!("zpool online -e tank {one}"));
     assert!(size() > before + (200 << 20), "{before} {}", size());
+    // both grow while the pool has them open
+    for drive in [one, last] {
+        File::options().write(true).open(drive).unwrap().set_len(1 << 30).unwrap();
+    }
+    let more: u64 = nas.run_ok("zpool list -Hpo expandsize").trim().parse().unwrap();
+    assert!(more > 400 << 20, "{more}");
+    let before = size();
+    nas.run_ok("zpool set autoexpand=on tank");
+    nas.wait_until(|| size() == before + more);
+    assert_eq!(nas.run_ok("zpool list -Hpo expandsize").trim(), "-");
     nas.run_ok("zpool export tank");
     let why = nas.run_failing(&format!("zpool labelclear {one}"), 1);
     assert!(why.contains("exported pool"), "{why}");

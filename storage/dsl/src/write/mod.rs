@@ -57,7 +57,7 @@ pub use names::{dataset_id, head_id};
 pub use pool_property::{
     pool_property_u64, set_pool_property, set_pool_property_text, unset_pool_property,
 };
-pub use promote::promote;
+pub use promote::{PromotedHeads, promote};
 pub use raw_key::{inherit_received_key, set_received_key, update_received_key};
 pub use receive::{
     ReceivedSnapshot, begin_clone_receive, begin_full_receive, begin_incremental_receive,

@@ -29,8 +29,19 @@ struct Promotion {
     origin_origin: Option<ObjectId>,
 }
 
+/// The heads of a promotion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PromotedHeads {
+    /// The dataset that was a clone.
+    pub promoted: ObjectId,
+    /// The dataset that is a clone of it now.
+    pub demoted: ObjectId,
+    /// When the origin was taken: both have the blocks born up to this txg.
+    pub origin_txg: Txg,
+}
+
 /// Promotes a clone.
-pub fn promote(change: &SyncTaskContext<'_>, name: &str) -> Result<()> {
+pub fn promote(change: &SyncTaskContext<'_>, name: &str) -> Result<PromotedHeads> {
     names::check_not_hidden(name)?;
     let clone = change.find_head(name)?;
     let dir = change.dir_phys(clone.dir)?;
@@ -53,7 +64,9 @@ pub fn promote(change: &SyncTaskContext<'_>, name: &str) -> Result<()> {
     plan.move_snapshots(change)?;
     plan.move_space(change, space, snapshots)?;
     livelist::remove(change, clone.dir)?;
-    livelist::remove(change, plan.origin_head.dir)
+    livelist::remove(change, plan.origin_head.dir)?;
+    let (promoted, demoted) = (clone.dataset, plan.origin_head.dataset);
+    Ok(PromotedHeads { promoted, demoted, origin_txg: plan.origin_record(change)?.creation_txg })
 }
 
 /// A dataset and those before it, until `end` (left out).

@@ -187,7 +187,7 @@ impl TreePool {
                 self.with_context(|change| write::rollback(change, &path, None))?;
                 self.reopen_head(head.id().unwrap());
             }
-            (6, _) => self.with_context(|change| write::promote(change, &path))?,
+            (6, _) => drop(self.with_context(|change| write::promote(change, &path))?),
             _ => drop(self.with_context(|change| write::create_snapshots(change, &[&part('@')]))?),
         }
         Ok(())

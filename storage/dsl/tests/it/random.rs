@@ -168,7 +168,7 @@ impl RandomRun {
             5 => self.destroy(&head),
             6 => self.destroy_snapshot(&snapshot),
             7 => self.destroy_snapshots(&snapshot, &snapshots),
-            8 => self.pool.with_context(|change| write::promote(change, &head.0)),
+            8 => self.pool.with_context(|change| write::promote(change, &head.0).map(drop)),
             9 => self.rename(&head, &heads),
             10 => self.rollback(&head),
             11 => self.set_limit(&head),

@@ -300,8 +300,10 @@ impl Pool {
             let user = clone.tree().wrapping_key(&clone).map_err(failed)?;
             let promoted = name.to_owned();
             self.run_sync_task(move |active, change| {
-                write::promote(change, &promoted)
+                let heads = write::promote(change, &promoted)
                     .map_err(|error| Error::from_dsl_error(&promoted, &error))?;
+                // a log that cannot be read keeps the names that it has
+                let _ = spa::move_logged_errors(change, heads);
                 record_dataset_event(active, change, "promote", &promoted, "");
                 Ok(())
             })?;

@@ -2,10 +2,12 @@
 //!
 //! Ten errors within ten minutes are too many. A drive with that many I/O errors is taken out of
 //! service, unless its vdev has no valid replicas without it. A drive with that many checksum
-//! errors stays in use and is shown as DEGRADED. A hot spare replaces either.
+//! errors stays in use and is DEGRADED until `zpool clear`. A hot spare replaces either.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ondisk::label::VdevConfig;
+use spa::OfflineResult;
 use units::Guid;
 use vdev::OutOfService;
 
@@ -30,6 +32,8 @@ pub struct DiagnosedDrive {
 pub(super) struct Diagnosis {
     drives: BTreeMap<Guid, [ErrorWindow; 2]>,
     degraded: BTreeSet<Guid>,
+    /// Drives that `zpool offline -f` degraded.
+    externally_degraded: BTreeSet<Guid>,
 }
 
 /// The errors of one kind.
@@ -61,10 +65,24 @@ impl Diagnosis {
         self.degraded.contains(&drive)
     }
 
+    /// Notes that a command degraded a drive.
+    pub(super) fn degrade(&mut self, drive: Guid) {
+        self.externally_degraded.insert(drive);
+    }
+
+    /// The words behind the row of a drive that is degraded. `config`: the pool's entry of it.
+    pub(super) fn degraded_note(&self, config: &VdevConfig) -> Option<&'static str> {
+        if self.externally_degraded.contains(&config.guid) {
+            return Some("external device fault");
+        }
+        (config.state.degraded || self.is_degraded(config.guid)).then_some("too many errors")
+    }
+
     /// Forgets the errors of a drive, or of all.
     pub(super) fn clear(&mut self, only: Option<Guid>) {
         self.drives.retain(|drive, _| only.is_some_and(|guid| guid != *drive));
         self.degraded.retain(|drive| only.is_some_and(|guid| guid != *drive));
+        self.externally_degraded.retain(|drive| only.is_some_and(|guid| guid != *drive));
     }
 }
 
@@ -90,11 +108,12 @@ impl Pool {
             let is_new = too_many_wrong && diagnosis.degraded.insert(leaf.guid());
             drop(diagnosis);
             let device = || leaf.device().map_or_else(String::new, |it| it.name().to_owned());
-            if too_many_io
-                && self.0.spa.take_offline(leaf.guid(), OutOfService::TooManyErrors).is_ok()
-            {
+            let take_offline = || self.0.spa.take_offline(leaf.guid(), OutOfService::TooManyErrors);
+            if too_many_io && take_offline().is_ok_and(|done| done == OfflineResult::OutOfService) {
                 found.push(DiagnosedDrive { device: device(), state: "FAULTED" });
             } else if is_new {
+                // a pool that cannot be written shows it until the export
+                let _ = self.0.spa.mark_degraded(leaf.guid());
                 found.push(DiagnosedDrive { device: device(), state: "DEGRADED" });
             }
         }

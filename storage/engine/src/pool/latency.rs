@@ -73,6 +73,14 @@ impl Device for TimedDevice {
         self.file.size()
     }
 
+    fn current_size(&self) -> u64 {
+        self.file.current_size()
+    }
+
+    fn adopt_size(&self) {
+        self.file.adopt_size();
+    }
+
     fn name(&self) -> &str {
         self.file.name()
     }

@@ -1,7 +1,7 @@
 //! Drives that commands take out of service and bring back: `zpool offline`, `zpool online`.
 
 use ondisk::label::VdevConfig;
-use spa::DeviceChangeError;
+use spa::{DeviceChangeError, OfflineResult};
 use units::Guid;
 use vdev::OutOfService;
 
@@ -21,8 +21,9 @@ pub struct OfflineOptions {
 pub(super) const NOT_IN_POOL: &str = "no such device in pool";
 
 impl Pool {
-    /// Takes a drive (its path or guid) out of service. Refused if no valid replicas are left. A
-    /// resilver writes the missed data to it when it is back.
+    /// Takes a drive (its path or guid) out of service. Refused if no valid replicas are left; a drive that was
+    /// to be faulted is then DEGRADED, and stays in service. A resilver writes the missed data to it when it is
+    /// back.
     pub fn offline_drive(&self, drive: &str, options: OfflineOptions) -> Result<()> {
         let found = self.find_leaf_in_use(drive)?;
         let temporary = options.temporary;
@@ -32,7 +33,10 @@ impl Pool {
             OutOfService::Offline { temporary }
         };
         let done = self.0.spa.take_offline(found.guid, why);
-        done.map_err(|error| self.offline_error("offline", drive, &error))?;
+        let done = done.map_err(|error| self.offline_error("offline", drive, &error))?;
+        if done == OfflineResult::Degraded {
+            self.0.diagnosis.lock().degrade(found.guid);
+        }
         self.record_drive_event("offline", &found);
         Ok(())
     }
@@ -68,6 +72,19 @@ impl Pool {
         })
     }
 
+    /// With autoexpand=on: has vdevs use the space of drives that have grown; returns how many vdevs grew.
+    pub fn expand_grown_drives(&self) -> Result<usize> {
+        if self.is_read_only() || self.is_suspended() || !self.is_property_on("autoexpand")? {
+            return Ok(0);
+        }
+        let config = self.0.spa.config();
+        let mut tops = config.tree.iter().flat_map(|root| &root.children);
+        if !tops.any(|top| self.0.spa.expandable_space(top) > 0) {
+            return Ok(0);
+        }
+        self.0.spa.expand_tops(None).map_err(|error| self.drive_error(&error))
+    }
+
     /// Has the vdev of a drive use all of its drives' space, if all are larger than when it was made; returns
     /// whether it grew.
     pub fn expand_drive(&self, drive: &str) -> Result<bool> {
@@ -79,6 +96,7 @@ impl Pool {
 
     /// Brings drives back that are faulted; `only`: this one.
     pub(super) fn clear_faulted(&self, only: Option<Guid>) -> Result<()> {
+        self.0.spa.clear_degraded(only).map_err(|error| self.explain_error(&error))?;
         for leaf in self.0.spa.tree().leaves() {
             let is_faulted = matches!(
                 leaf.out_of_service(),

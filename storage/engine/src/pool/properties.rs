@@ -290,6 +290,11 @@ impl Pool {
         self.0.spa.tree().set_background_share(percent.unwrap_or(DEFAULT_BACKGROUND_SHARE));
     }
 
+    /// Sets how much memory (bytes) the blocks take that a scan sorts: the more, the fewer seeks.
+    pub fn set_scan_memory(&self, bytes: u64) {
+        self.0.spa.set_scan_memory(bytes);
+    }
+
     /// Refuses a value that the pool's version does not support.
     pub(super) fn require_version(&self, needed: u64, what: &str) -> Result<()> {
         let (pool, version) = (self.name(), self.0.spa.config().version);

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use units::{MinusOrZero as _, Txg, Zbookmark};
 
 use super::Pool;
+use super::drive_recovery::DriveRecovery;
 use crate::{Error, Result};
 pub use spa::ScanProgress;
 
@@ -261,7 +262,7 @@ impl Pool {
         let scans = &self.0.scan_control;
         self.apply_scan_share();
         self.request_interrupted_scan();
-        let mut had_checkpoint = false;
+        let (mut had_checkpoint, mut recovery) = (false, DriveRecovery::default());
         while !stop.load(Ordering::Acquire) && !self.0.spa.txgs().is_stopped() {
             let has_checkpoint = self.0.spa.checkpoint_status().is_some();
             if had_checkpoint && !has_checkpoint && self.needs_resilver() {
@@ -269,6 +270,9 @@ impl Pool {
                 self.request_scan(ScanKind::Resilver);
             }
             had_checkpoint = has_checkpoint;
+            if recovery.find_recovered(self) {
+                self.request_scan(ScanKind::Resilver);
+            }
             let mut state = scans.state.lock();
             if state.is_closed {
                 break;
@@ -282,6 +286,9 @@ impl Pool {
             state.running = Some(RunningScan { kind, watch: Arc::clone(&watch), started, base });
             state.failure = None;
             drop(state);
+            if kind == ScanKind::Resilver {
+                recovery.begin_resilver(self);
+            }
             let done = match kind {
                 ScanKind::Resilver => self.resilver(&watch),
                 ScanKind::Scrub => self.scrub(&watch),
@@ -533,6 +540,9 @@ impl Pool {
             let seconds = self.unix_seconds().minus_or_zero(running.started).max(1);
             status.read = running.watch.bytes_read();
             status.scanned = running.watch.job.progress.bytes_done().max(record.examined);
+            // the record has what is before the position; blocks behind it are read too
+            let issued = running.base + running.watch.bytes_issued();
+            status.issued = status.issued.max(issued.min(status.scanned));
             status.scan_rate = status.scanned.minus_or_zero(running.base) / seconds;
             status.issue_rate = status.issued.minus_or_zero(running.base) / seconds;
         }

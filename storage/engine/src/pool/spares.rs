@@ -6,6 +6,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use device::Device;
 use ondisk::label::{VdevConfig, VdevKind};
@@ -17,6 +18,10 @@ use vdev::{Leaf, OutOfService};
 
 use super::{Pool, status};
 use crate::Result;
+
+/// How long a spare that was just detached is waited for, and how many times.
+const RETURN_WAIT: Duration = Duration::from_millis(10);
+const MAX_RETURN_WAITS: u32 = 500;
 
 /// A spare that stands in for a drive from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,9 +125,15 @@ impl Pool {
         self.0.spa.attach_child(old, new, AttachMode::Spare(spare.guid), how)
     }
 
-    /// The available spare of a path.
+    /// The available spare of a path. A spare that was detached a moment ago is waited for.
     pub(super) fn find_available_spare(&self, path: &Path) -> Option<AvailableSpare> {
         let named = self.find_auxiliary_drive(path.to_str()?)?;
+        for _ in 0..MAX_RETURN_WAITS {
+            if !self.0.spa.is_returning(named.guid) {
+                break;
+            }
+            std::thread::sleep(RETURN_WAIT);
+        }
         self.available_spares().find(|(spare, _)| spare.guid == named.guid)
     }
 
@@ -141,10 +152,11 @@ impl Pool {
         self.auxiliary_status(AuxiliaryRole::Spare, |named, device| {
             let in_use = self.0.spa.tree().leaf(named.guid);
             let is_there = device.is_some() || named.is_distributed;
-            let state = match (&in_use, is_there) {
-                (Some(_), _) => "INUSE",
-                (None, true) => "AVAIL",
-                (None, false) => "UNAVAIL",
+            let is_in_use = in_use.is_some() || self.0.spa.is_returning(named.guid);
+            let state = match (is_in_use, is_there) {
+                (true, _) => "INUSE",
+                (false, true) => "AVAIL",
+                (false, false) => "UNAVAIL",
             };
             let device = in_use.as_ref().and_then(|leaf| leaf.device()).map(|device| &**device);
             let name = device.map_or(&*named.path, |device| device.name());

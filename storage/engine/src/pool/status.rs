@@ -108,6 +108,9 @@ pub struct VdevStatus {
     pub physical_size: u64,
     /// Of a top-level vdev: of these, in use.
     pub allocated: u64,
+    /// Of a top-level vdev: bytes by which it can grow, as its drives have grown (`zpool online -e`).
+    #[serde(default)]
+    pub expandable: u64,
     /// Of a top-level vdev: how broken up its free space is, 0 to 100.
     pub fragmentation: Option<u64>,
     /// The words behind its row, such as "too many errors".
@@ -219,6 +222,7 @@ impl VdevStatus {
             size: 0,
             physical_size: 0,
             allocated: 0,
+            expandable: 0,
             fragmentation: None,
             note: None,
             children: Vec::new(),
@@ -276,9 +280,17 @@ impl Pool {
             let purpose = purpose.map(str::to_owned);
             let fragmentation = active.fragmentation(Some(top.id)).ok().flatten();
             let status = self.vdev_status(top);
-            let removing = top.removing.then(|| "(removing)".to_owned());
-            let note = status.note.clone().or(removing);
-            VdevStatus { class: purpose, size, allocated, fragmentation, note, ..status }
+            let note = status.note.clone().or(top.removing.then(|| "(removing)".to_owned()));
+            let expandable = active.expandable_space(top);
+            VdevStatus {
+                class: purpose,
+                size,
+                allocated,
+                expandable,
+                fragmentation,
+                note,
+                ..status
+            }
         };
         let shown = tops.iter().filter(|top| top.kind != VdevKind::Hole);
         let vdevs: Vec<_> = shown.map(top).collect();
@@ -337,9 +349,10 @@ impl Pool {
             // it has no device of its own
             Some(_) if config.kind == VdevKind::DraidSpare => ("ONLINE", None),
             Some(leaf) => match leaf_state(leaf, self.is_read_only().then_some(config)) {
-                ("ONLINE", _) if self.0.diagnosis.lock().is_degraded(leaf.guid()) => {
-                    ("DEGRADED", Some("too many errors"))
-                }
+                ("ONLINE", _) => match self.0.diagnosis.lock().degraded_note(config) {
+                    Some(note) => ("DEGRADED", Some(note)),
+                    None => ("ONLINE", None),
+                },
                 other => other,
             },
             None if healthy => ("ONLINE", None),

@@ -188,6 +188,8 @@ impl Pool {
         let tops = || top_level.iter().filter(|top| is_root || top.guid == vdev.guid.get());
         let (size, allocated) =
             (tops().map(|top| top.size).sum::<u64>(), tops().map(|top| top.allocated).sum::<u64>());
+        let expandable = tops().map(|top| top.expandable).sum::<u64>();
+        let shown_expandable = if expandable > 0 { expandable.to_string() } else { "-".to_owned() };
         let status = find_status(top_level, vdev.guid.get());
         let state = status.map_or_else(|| self.root_state(is_root), |found| found.state.clone());
         let fragmentation = if is_root {
@@ -210,7 +212,7 @@ impl Pool {
             fact("size", &size.to_string()),
             fact("free", &size.minus_or_zero(allocated).to_string()),
             fact("allocated", &allocated.to_string()),
-            fact("expandsize", "-"),
+            fact("expandsize", &shown_expandable),
             fact("fragmentation", &fragmentation.map_or("-".to_owned(), |share| share.to_string())),
             fact("bootsize", "0"),
             fact("parity", &number(vdev.nparity)),

@@ -1,13 +1,16 @@
-//! Removal of top-level vdevs with data, copied on a thread that the caller lends ([`Pool::run_removals`]).
+//! Removal of top-level vdevs with data, copied on a thread that the caller lends ([`Pool::run_removals`]). The
+//! same thread condenses the mappings of removed vdevs.
 
+use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use job::Job;
 use ondisk::indirect::Removing;
 use serde::{Deserialize, Serialize};
+pub use spa::CondenseLimits;
 use spa::{RemovalEnd, RemovalError};
-use units::VdevId;
+use units::{Txg, VdevId};
 
 use super::Pool;
 use crate::{Error, Result};
@@ -104,12 +107,38 @@ impl Pool {
         Ok(if end == RemovalEnd::NotRemoving { None } else { self.removal_status() })
     }
 
-    /// Copies for removals whenever there is one, until told to stop. For a thread of its own.
+    /// Condenses the mapping of a removed vdev, if that is worth it or was begun; returns whether it came to the
+    /// end. To be called by one thread at a time.
+    pub fn condense_mapping(&self, limits: &CondenseLimits, job: &Job) -> Result<bool> {
+        let done = self.0.spa.condense_mapping(limits, job);
+        done.map_err(|error| self.explain_error(&error))
+    }
+
+    /// Whether the mapping of a removed vdev is being condensed.
+    pub fn is_condensing(&self) -> bool {
+        self.0.spa.is_condensing()
+    }
+
+    /// Copies for removals whenever there is one, and condenses the mappings of removed vdevs, until told to
+    /// stop. For a thread of its own.
     pub fn run_removals(&self, stop: &AtomicBool) {
         let spa = &self.0.spa;
-        let is_needed =
-            || !spa.txgs().is_stopped() && !self.is_read_only() && spa.removing_vdev().is_some();
-        let work = |job: &Job| self.continue_removal(job).map(drop);
+        let limits = CondenseLimits::default();
+        let checked = Cell::new(Txg::ZERO);
+        let is_condensable = || {
+            let synced = spa.txgs().synced_txg();
+            let found = || spa.find_condensable(&limits);
+            checked.replace(synced) != synced && found().is_ok_and(|vdev| vdev.is_some())
+        };
+        let is_needed = || {
+            let is_due =
+                || spa.removing_vdev().is_some() || spa.is_condensing() || is_condensable();
+            !spa.txgs().is_stopped() && !self.is_read_only() && is_due()
+        };
+        let work = |job: &Job| match spa.removing_vdev() {
+            Some(_) => self.continue_removal(job).map(drop),
+            None => self.condense_mapping(&limits, job).map(drop),
+        };
         self.0.removal_control.run(stop, &is_needed, &work);
     }
 

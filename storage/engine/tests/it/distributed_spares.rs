@@ -1,8 +1,11 @@
 //! Distributed spares of dRAIDs: one stands in for a failed drive, and goes back.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use engine::pool::{DraidLayout, ImportOptions, Pool, VdevLayout};
+use engine::pool::{DraidLayout, ImportOptions, OfflineOptions, Pool, ScanStatus, VdevLayout};
 use sim::{DiskArray, Fault};
 
 use crate::offline::{leaf_states, resilver};
@@ -58,8 +61,6 @@ fn distributed_spare_restores_redundancy() {
     std::fs::rename(away.path().join("d0.img"), &folder.drives(DRIVES)[0]).unwrap();
     let pool = import(&[folder.path().into()]);
     resilver(&pool);
-    pool.clear_errors(None).unwrap();
-    pool.resilver(&engine::pool::ScanProgress::new()).unwrap();
     assert_eq!(spare_states(&pool), ["AVAIL"]);
     assert_eq!(leaf_states(&pool), ["ONLINE"; DRIVES]);
     export_and_check(&folder, pool);
@@ -133,4 +134,62 @@ fn distributed_spare_serves_its_own_draid_only() {
     let why = pool.replace_drive("d7.img", Some(SPARE.as_ref()), false).unwrap_err().to_string();
     assert!(why.contains("only drives of its own dRAID"), "{why}");
     pool.export().unwrap();
+}
+
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Waits without a pause, so that what follows happens as early as it can.
+fn wait_until(pool: &Pool, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < TIMEOUT, "{:?}", pool.status());
+        std::thread::yield_now();
+    }
+}
+
+fn is_idle(pool: &Pool) -> bool {
+    !pool.needs_resilver() && !pool.scan_status().is_some_and(|scan| ScanStatus::is_scanning(&scan))
+}
+
+/// The spare goes back from one drive, and is put beside another in the same moment.
+fn use_spare_twice(pool: &Pool) {
+    let fault = OfflineOptions { temporary: false, fault: true };
+    pool.offline_drive("d1.img", fault).unwrap();
+    assert_eq!(activate(pool), 1);
+    pool.start_resilver();
+    wait_until(pool, || is_idle(pool));
+    pool.clear_errors(None).unwrap();
+    pool.start_resilver();
+    wait_until(pool, || spare_states(pool) == ["AVAIL"]);
+    pool.rebuild_drive("d2.img", Some(SPARE.as_ref()), false).unwrap();
+    pool.start_resilver();
+    wait_until(pool, || is_idle(pool));
+    assert_eq!(spare_states(pool), ["INUSE"]);
+    assert_eq!(pool.status().vdevs[0].children[2].name, "spare-2");
+    pool.detach_drive(SPARE).unwrap();
+    assert_eq!(spare_states(pool), ["AVAIL"]);
+}
+
+#[test]
+fn freed_spare_is_used_again_at_once() {
+    let folder = TempDir::new("dspare-again", DRIVES, DRIVE_SIZE);
+    let new = new_pool(layout(), &folder.drives(DRIVES), &[]);
+    let pool = engine::pool::create(&new, &environment()).unwrap();
+    write_file(&pool, "tank", "before", &noise_bytes(1, 5 << 20));
+    write_file(&pool, "tank", "while", &noise_bytes(2, 3 << 20));
+    pool.sync().unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| pool.run_scans(&stop));
+        scope.spawn(|| pool.run_txg_sync(Duration::from_millis(20), &stop));
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            for _ in 0..4 {
+                use_spare_twice(&pool);
+            }
+        }));
+        stop.store(true, Ordering::Release);
+        done.unwrap();
+    });
+    assert_files(&pool);
+    export_and_check(&folder, pool);
 }

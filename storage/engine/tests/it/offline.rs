@@ -135,8 +135,6 @@ fn faulted_drive_comes_back_with_clear() {
     let folder = TempDir::new("offline-fault", 2, DRIVE_SIZE);
     let pool = create(&folder, VdevLayout::Mirror, 2);
     pool.offline_drive("d0.img", FAULT).unwrap();
-    let why = refusal(pool.offline_drive("d1.img", FAULT));
-    assert!(why.contains("no valid replicas"), "{why}");
     write_synced(&pool, "while", 2);
     pool.export().unwrap();
     drop(pool);

@@ -185,7 +185,10 @@ fn rewound_pool_stays_rewound() {
 
 /// Each file of a tree, with its bytes.
 fn read_content(pool: &engine::RescuePool, dataset: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let (files, _) = pool.open_filesystem(dataset).unwrap();
+    read_files(&pool.open_filesystem(dataset).unwrap().0)
+}
+
+pub(crate) fn read_files(files: &engine::files::FileSystemReader) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut all = BTreeMap::new();
     let mut todo = vec![(Vec::new(), files.root().unwrap())];
     while let Some((path, file)) = todo.pop() {

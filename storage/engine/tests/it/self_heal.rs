@@ -11,6 +11,7 @@ use engine::pool::{DraidLayout, NewDataset, Pool, ScanProgress, VdevLayout};
 use units::ObjectId;
 
 use crate::resilver::{churn_files, corrupt_sectors, create_with_outdated, import};
+use crate::rewind::read_files;
 use crate::shared_blocks::noise_bytes;
 use crate::test_pool::{
     TempDir, check_pool, credentials, environment, new_pool, read_file, write_file,
@@ -215,4 +216,74 @@ fn bad_drive_is_repaired_during_writes() {
         drop(pool);
         assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new(), "{name}");
     }
+}
+
+#[test]
+fn read_repairs_gang_blocks() {
+    if !fixtures::exists("gang") {
+        return;
+    }
+    let below = TempDir::new("healing-gang", 0, 0);
+    let fixture = fixtures::unpack("gang", below.path()).unwrap();
+    let images = fixture.images();
+    let import = || {
+        let folder = std::slice::from_ref(&fixture.dir);
+        engine::pool::import(folder, fixture.pool_name(), true, &environment()).unwrap()
+    };
+    let read = |pool: &Pool| read_files(pool.filesystem("tank").unwrap().reader());
+    let pool = import();
+    let whole = read(&pool);
+    pool.export().unwrap();
+    drop(pool);
+    corrupt_sectors(&images[0]);
+    let read_and_count = || {
+        let pool = import();
+        let before = checksum_errors(&pool);
+        with_sync_thread(&pool, || assert!(read(&pool) == whole));
+        let found = checksum_errors(&pool) - before;
+        pool.export().unwrap();
+        found
+    };
+    let (first, second) = (read_and_count(), read_and_count());
+    assert!(first > 10 && second == 0, "{first} errors, then {second}");
+}
+
+#[test]
+fn unreadable_block_enters_the_error_log() {
+    let folder = TempDir::new("healing-lost", 2, DRIVE_SIZE);
+    let content = noise_bytes(7, 1 << 20);
+    let (_, at) = create_corrupted(&folder, VdevLayout::Mirror, 2, &content);
+    let drives = folder.drives(2);
+    for drive in &drives {
+        overwrite(drive, at, &noise_bytes(99, 4096));
+    }
+    let pool = import(&drives);
+    with_sync_thread(&pool, || {
+        let files = pool.filesystem("tank").unwrap();
+        let film = files.reader().find(b"film").unwrap().unwrap();
+        film.content().read(0, &mut vec![0; 1 << 20]).unwrap_err();
+        drop(files);
+        let begun = Instant::now();
+        while pool.data_errors().is_empty() && begun.elapsed() < TIMEOUT {
+            thread::sleep(Duration::from_millis(10));
+        }
+    });
+    let found = pool.data_errors();
+    assert!(found.len() == 1 && found[0].starts_with("tank:/film"), "{found:?}");
+    pool.export().unwrap();
+    drop(pool);
+    // the pool keeps it, and a file that is gone has no errors
+    let pool = import(&drives);
+    assert_eq!(pool.data_errors().len(), 1);
+    let files = pool.filesystem("tank").unwrap();
+    let root = ObjectId::new(files.reader().root_object());
+    files.unlink(&credentials(), root, b"film").unwrap();
+    drop(files);
+    pool.export().unwrap();
+    drop(pool);
+    let pool = import(&drives);
+    assert_eq!(pool.data_errors(), Vec::<String>::new());
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }

@@ -18,7 +18,7 @@ use device::Device;
 use dsl::write::SyncTaskContext;
 use geometry::{Reflow, capacity};
 use ondisk::label::{VdevConfig, VdevKind};
-use units::{Guid, Txg, VdevId};
+use units::{Guid, MinusOrZero as _, Txg, VdevId};
 use vdev::{BuildContext, Leaf, LeafDevice, VdevNode};
 
 use super::attach::create_vdev_zap;
@@ -98,7 +98,8 @@ impl ActivePool {
             tops.filter(|top| only.is_none_or(|guid| top.leaves().any(|leaf| leaf.guid == guid)));
         let mut grown = 0;
         for top in chosen.filter(|top| !top.removing) {
-            let Some(asize) = self.possible_asize(top) else {
+            self.adopt_device_sizes(top.id)?;
+            let Some(asize) = self.possible_asize(top, &|device| device.size()) else {
                 if only.is_some() && self.expanding_vdev() == Some(top.id) {
                     return Err(ExpandError::InProgress.into());
                 }
@@ -122,13 +123,44 @@ impl ActivePool {
         Ok(grown)
     }
 
-    /// The asize that a top-level vdev could have; none while a device of it is missing or a raidz expansion
-    /// runs, whose new drive has no space yet, or where it has no metaslabs.
-    pub(super) fn possible_asize(&self, top: &VdevConfig) -> Option<u64> {
+    /// Bytes by which a top-level vdev can grow, as its devices have grown: whole metaslabs.
+    pub fn expandable_space(&self, top: &VdevConfig) -> u64 {
+        let Some(asize) = self.possible_asize(top, &|device| device.current_size()) else {
+            return 0;
+        };
+        let shift = top.metaslab_shift.unwrap_or(0).min(63);
+        let more = asize.minus_or_zero(top.asize.unwrap_or(0));
+        more >> shift << shift
+    }
+
+    /// Has the devices of a top-level vdev adopt the sizes that they have now: between two writes of labels.
+    fn adopt_device_sizes(&self, vdev: VdevId) -> Result<(), Error> {
+        let devices = move |active: &Self| -> Vec<Arc<dyn Device>> {
+            let node = active.tree.top(vdev);
+            let leaves = node.iter().flat_map(|node| node.leaves());
+            leaves.filter_map(|leaf| leaf.device().cloned()).collect()
+        };
+        if devices(self).iter().all(|device| device.current_size() == device.size()) {
+            return Ok(());
+        }
+        self.run_sync_task(move |active, _| {
+            for device in devices(active) {
+                device.adopt_size();
+            }
+        })
+    }
+
+    /// The asize that a top-level vdev could have, by the sizes of its devices; none while a device of it is
+    /// missing or a raidz expansion runs, whose new drive has no space yet, or where it has no metaslabs.
+    pub(super) fn possible_asize(
+        &self,
+        top: &VdevConfig,
+        size_of: &dyn Fn(&dyn Device) -> u64,
+    ) -> Option<u64> {
         let layout = self.tree.hold_layout(top.id)?;
         let node = layout.node();
         let leaves = node.leaves();
-        let sizes = leaves.iter().map(|leaf| capacity::leaf_space(leaf.device()?.size()));
+        let sizes = leaves.iter().map(|leaf| capacity::leaf_space(size_of(&**leaf.device()?)));
         let smallest = sizes.collect::<Option<Vec<u64>>>()?.into_iter().min()?;
         top.metaslab_array?;
         Some(capacity::vdev_space(&node.layout(), smallest))

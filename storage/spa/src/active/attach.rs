@@ -121,15 +121,36 @@ impl ActivePool {
 
     /// Detaches a child of a mirror, a replacing or a spare vdev. A hot spare is available again.
     pub fn detach(&self, leaf: Guid) -> Result<(), Error> {
+        self.detach_if(leaf, |_, _| true).map(drop)
+    }
+
+    /// Detaches a child if `is_due` says so in the txg of the detach; returns whether it did.
+    pub(super) fn detach_if(
+        &self,
+        leaf: Guid,
+        is_due: fn(&Self, Guid) -> bool,
+    ) -> Result<bool, Error> {
         let gone = self.tree.leaf(leaf);
-        let spare =
-            self.run_sync_task(move |active, change| active.detach_child_sync(change, leaf))??;
-        let Some(gone) = gone.filter(|gone| gone.is_writable()) else { return Ok(()) };
-        if let (true, Some(device)) = (spare, gone.device()) {
+        let detached = self.run_sync_task(move |active, change| {
+            let is_due = is_due(active, leaf);
+            is_due.then(|| active.detach_child_sync(change, leaf)).transpose()
+        })??;
+        let Some(spare) = detached else { return Ok(false) };
+        let released = gone.map_or(Ok(()), |gone| self.release_device(leaf, &gone, spare));
+        self.end_spare_return(leaf);
+        released.map(|()| true)
+    }
+
+    /// Gives the device of a detached leaf the label of a spare, or of a device that left its pool.
+    fn release_device(&self, leaf: Guid, gone: &Leaf, is_spare: bool) -> Result<(), Error> {
+        if !gone.is_writable() {
+            return Ok(());
+        }
+        if let (true, Some(device)) = (is_spare, gone.device()) {
             return self.return_spare(leaf, device);
         }
         // its labels name the pool still
-        let _ = commit::write_removed_labels(&gone);
+        let _ = commit::write_removed_labels(gone);
         Ok(())
     }
 
@@ -142,6 +163,9 @@ impl ActivePool {
     ) -> Result<VdevConfig, DeviceChangeError> {
         self.check_no_checkpoint()?;
         self.check_no_removal()?;
+        if matches!(mode, AttachMode::Spare(spare) if self.tree.leaf(spare).is_some()) {
+            return Err(DeviceChangeError::SpareInUse);
+        }
         let config = self.config();
         let root = config.tree.as_ref().ok_or(DeviceChangeError::NotInPool)?;
         let top = root.children.iter().find(|top| top.leaves().any(|leaf| leaf.guid == old));
@@ -174,13 +198,11 @@ impl ActivePool {
         new: &NewSide,
         (mode, how): (AttachMode, Reconstruction),
     ) -> Result<(), Error> {
-        self.check_no_checkpoint().map_err(DeviceChangeError::from)?;
-        self.check_no_removal().map_err(DeviceChangeError::from)?;
+        // the vdevs may have changed since the task was queued
+        let place = self.check_attach(old, mode, how)?;
+        let (vdev, ashift) = (place.id, place.ashift);
         let mut config = self.config();
         let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
-        let place = root.children.iter().find(|top| top.leaves().any(|leaf| leaf.guid == old));
-        let (vdev, ashift) =
-            place.map(|top| (top.id, top.ashift)).ok_or(DeviceChangeError::NotInPool)?;
         let mut side = new.config();
         side.guid = match mode {
             AttachMode::Spare(guid) => guid,
@@ -305,7 +327,11 @@ impl ActivePool {
         if self.tree.rebuild_targets(vdev, INITIAL_TXG).is_err() {
             self.end_rebuild_sync(change, vdev, RebuildPhase::Canceled)?;
         }
-        Ok(removed.is_some_and(|removed| removed.is_spare))
+        let is_spare = removed.as_ref().is_some_and(|removed| removed.is_spare);
+        if removed.is_some_and(|removed| removed.is_spare && removed.kind != VdevKind::DraidSpare) {
+            self.begin_spare_return(gone);
+        }
+        Ok(is_spare)
     }
 }
 

@@ -3,7 +3,7 @@
 //! The pool's configuration names them; a drive is identified by the guid in its label.
 //! A missing one does no harm: the pool works without it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arc::L2arc;
@@ -19,12 +19,15 @@ use crate::{Error, PoolDirectory};
 pub(crate) struct AuxiliaryDevices {
     entries: Vec<AuxiliaryEntry>,
     open_devices: BTreeMap<Guid, Arc<dyn Device>>,
+    /// Spares that were detached, and get the label of a spare now.
+    returning: BTreeSet<Guid>,
 }
 
 impl AuxiliaryDevices {
     /// None of them open yet.
     pub(super) fn load(directory: &PoolDirectory) -> Result<Self, Error> {
-        Ok(Self { entries: auxiliary::read_entries(directory)?, open_devices: BTreeMap::new() })
+        let entries = auxiliary::read_entries(directory)?;
+        Ok(Self { entries, open_devices: BTreeMap::new(), returning: BTreeSet::new() })
     }
 }
 
@@ -91,6 +94,21 @@ impl ActivePool {
         let device = self.auxiliary.lock().open_devices.remove(&guid);
         self.l2arc.remove_device(guid);
         device.map_or(Ok(()), |device| auxiliary::write_removed_labels(&*device, guid))
+    }
+
+    /// Whether a spare was detached, and is available in a moment.
+    pub fn is_returning(&self, spare: Guid) -> bool {
+        self.auxiliary.lock().returning.contains(&spare)
+    }
+
+    /// A spare is detached in this txg: until it has its label it is not available yet, and in use no more.
+    pub(super) fn begin_spare_return(&self, spare: Guid) {
+        self.auxiliary.lock().returning.insert(spare);
+    }
+
+    /// The device of a detached spare has its label, or cannot get it.
+    pub(super) fn end_spare_return(&self, spare: Guid) {
+        self.auxiliary.lock().returning.remove(&spare);
     }
 
     /// A spare's device is part of a vdev from now on.

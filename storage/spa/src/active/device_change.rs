@@ -64,6 +64,9 @@ pub enum DeviceChangeError {
         "a spare cannot take the place of a log device: use `zpool replace` with another drive"
     )]
     SpareForLog,
+    /// The spare stands in for another drive.
+    #[error("the spare is currently in use")]
+    SpareInUse,
     /// A distributed spare belongs to another vdev.
     #[error("a distributed spare can replace only drives of its own dRAID")]
     SpareOfOtherDraid,

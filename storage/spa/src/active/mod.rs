@@ -54,7 +54,7 @@ use vdev::{LeafError, TxgRanges, VdevTree};
 use zio::{Reader, Source, Writer};
 
 use crate::commit::TxgCommitter;
-use crate::scan::{ErrorLog, ScanState};
+use crate::scan::{ErrorLog, ScanState, SortMemory};
 use crate::space::PoolSpace;
 use crate::{Error, Pool, capacity};
 
@@ -68,14 +68,14 @@ pub(crate) use history::append_entry;
 pub use identity::FEATURES_VERSION;
 pub use leaf_activity::{ActivityCommand, ActivityKind, ActivityStep};
 pub use mmp::FAIL_INTERVALS as SIGNS_MISSED;
-pub use offline::out_of_service_leaves;
+pub use offline::{OfflineResult, out_of_service_leaves};
 pub use policy::{EnabledFeatures, RedundantMetadata, StorageSettings};
 pub use raidz_expand::{ExpandError, ExpansionStatus, ReflowEnd};
 pub use rebuild::RebuildStatus;
 pub use space_limits::SpaceTurn;
 pub use split::{SplitDevice, SplitError};
 pub use synced_mos::SyncedMos;
-pub use vdev_removal::{RemovalEnd, RemovalError, RemovalStatus};
+pub use vdev_removal::{CondenseLimits, RemovalEnd, RemovalError, RemovalStatus};
 
 /// What of the world outside a pool needs that is changed. It comes in at the door.
 #[derive(Clone)]
@@ -284,6 +284,8 @@ pub struct ActivePool {
     rebuilds: rebuild::Rebuilds,
     /// The vdev removal that goes on, or the last one.
     removal: vdev_removal::RemovalState,
+    /// Memory for the blocks that a scan sorts.
+    pub(crate) scan_memory: SortMemory,
     /// Nothing is written, whatever is asked for.
     is_read_only: bool,
     /// The txg to which the pool was taken back, if it was.
@@ -313,7 +315,9 @@ impl ActivePool {
         }
         let unsettled = AtomicBool::new(pool.continue_after_newest());
         let space = PoolSpace::load(&pool, &mos)?;
-        Ok(Self { rewind_pending: unsettled, ..Self::assemble(pool, mos, space, world)? })
+        let active = Self::assemble(pool, mos, space, world)?;
+        active.unspare_returned();
+        Ok(Self { rewind_pending: unsettled, ..active })
     }
 
     /// Holds a pool to be looked at only: its devices need not be such as can be written, and it may be
@@ -391,6 +395,7 @@ impl ActivePool {
             reflow: raidz_expand::ReflowProgress::default(),
             rebuilds,
             removal: vdev_removal::RemovalState::load(&pool.directory)?,
+            scan_memory: SortMemory::default(),
             is_read_only: false,
             rewound_to: pool.rewound_to,
             rewind_pending: AtomicBool::new(false),

@@ -4,6 +4,7 @@
 //! ```text
 //! offline     configuration: offline=1                            kept over an export
 //! offline -f  configuration: faulted=1, aux_state="external"      kept over an export, until a clear
+//! -f          configuration: degraded=1, aux_state="err_exceeded" the last replica: it stays in service
 //! -t          in memory only
 //! ```
 //!
@@ -26,6 +27,9 @@ use crate::Error;
 
 /// The reason in the configuration of a leaf that `zpool offline -f` faulted.
 const EXTERNAL: &str = "external";
+/// The reason in the configuration of a leaf that is degraded. With "external" OpenZFS would fault it at the
+/// next import, although it is degraded only.
+const ERR_EXCEEDED: &str = "err_exceeded";
 
 /// Why the configuration keeps a leaf out of service, if it does.
 fn persistent_reason(config: &VdevConfig) -> Option<OutOfService> {
@@ -67,9 +71,19 @@ fn set_leaf(tree: &VdevTree, old: &Leaf, new: Leaf) {
     }
 }
 
+/// The outcome of taking a leaf out of service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OfflineResult {
+    /// It is out of service.
+    OutOfService,
+    /// It was to be faulted, and is the last replica: it is degraded, and stays in service.
+    Degraded,
+}
+
 impl ActivePool {
-    /// Takes a leaf out of service. Refused where its vdev has no valid replicas without it.
-    pub fn take_offline(&self, guid: Guid, why: OutOfService) -> Result<(), Error> {
+    /// Takes a leaf out of service. Refused where its vdev has no valid replicas without it; a leaf that was to
+    /// be faulted is then degraded.
+    pub fn take_offline(&self, guid: Guid, why: OutOfService) -> Result<OfflineResult, Error> {
         self.drain_log_of(guid)?;
         self.run_sync_task(move |active, _| active.take_offline_sync(guid, why))?
     }
@@ -79,7 +93,45 @@ impl ActivePool {
         self.run_sync_task(move |active, _| active.return_to_service_sync(guid))?
     }
 
-    fn take_offline_sync(&self, guid: Guid, why: OutOfService) -> Result<(), Error> {
+    /// Notes in the configuration that a leaf is degraded: it has too many errors, and stays in service.
+    pub fn mark_degraded(&self, guid: Guid) -> Result<(), Error> {
+        self.run_sync_task(move |active, _| active.mark_degraded_sync(guid))?
+    }
+
+    fn mark_degraded_sync(&self, guid: Guid) -> Result<(), Error> {
+        let mut config = self.config();
+        let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
+        edit_vdev(root, guid, &mut |entry| {
+            entry.state.degraded = true;
+            entry.state.reason = Some(ERR_EXCEEDED.to_owned());
+        });
+        self.set_vdev_tree(root.clone());
+        Ok(())
+    }
+
+    /// Forgets that a leaf, or any, is degraded.
+    pub fn clear_degraded(&self, only: Option<Guid>) -> Result<(), Error> {
+        let is_marked =
+            |leaf: &VdevConfig| leaf.state.degraded && only.is_none_or(|guid| guid == leaf.guid);
+        let config = self.config();
+        let marked = config.tree.iter().flat_map(VdevConfig::leaves).filter(|leaf| is_marked(leaf));
+        let marked: Vec<Guid> = marked.map(|leaf| leaf.guid).collect();
+        if marked.is_empty() {
+            return Ok(());
+        }
+        self.run_sync_task(move |active, _| {
+            let mut config = active.config();
+            let Some(root) = config.tree.as_mut() else { return };
+            for guid in marked {
+                edit_vdev(root, guid, &mut |entry| {
+                    (entry.state.degraded, entry.state.reason) = (false, None);
+                });
+            }
+            active.set_vdev_tree(root.clone());
+        })
+    }
+
+    fn take_offline_sync(&self, guid: Guid, why: OutOfService) -> Result<OfflineResult, Error> {
         let mut config = self.config();
         let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
         let top = root.children.iter().find(|top| top.leaves().any(|leaf| leaf.guid == guid));
@@ -89,7 +141,13 @@ impl ActivePool {
         let leaf = self.tree.leaf(guid).ok_or(DeviceChangeError::NotInPool)?;
         let is_required = !node.outage(&|other| other.guid() == guid).is_empty();
         if is_required && !is_log && leaf.out_of_service().is_none() {
-            return Err(DeviceChangeError::NoValidReplicas.into());
+            let OutOfService::Faulted { temporary } = why else {
+                return Err(DeviceChangeError::NoValidReplicas.into());
+            };
+            if !temporary {
+                self.mark_degraded_sync(guid)?;
+            }
+            return Ok(OfflineResult::Degraded);
         }
         let last = self.txgs.synced_txg();
         set_leaf(&self.tree, &leaf, leaf.to_out_of_service(Some(why), last));
@@ -102,7 +160,7 @@ impl ActivePool {
             self.space.allocator().set_allocatable(vdev, false)?;
         }
         self.set_vdev_tree(root.clone());
-        Ok(())
+        Ok(OfflineResult::OutOfService)
     }
 
     fn return_to_service_sync(&self, guid: Guid) -> Result<(), Error> {

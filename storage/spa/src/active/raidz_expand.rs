@@ -382,7 +382,7 @@ impl ActivePool {
         top.raidz_expanding = false;
         top.raidz_expand_txgs.push(first);
         self.tree.set_top(vdev, node);
-        if let Some(asize) = self.possible_asize(top) {
+        if let Some(asize) = self.possible_asize(top, &|device| device.size()) {
             let shift = top.metaslab_shift.unwrap_or(0).min(63);
             if asize >> shift > top.asize.unwrap_or(0) >> shift {
                 self.space.grow_vdev(change.tx, vdev, asize)?;

@@ -1,9 +1,10 @@
-//! Repairs wrong data of a drive that a reader found.
+//! Repairs wrong data of a drive that a reader found, and logs blocks that no reader can get any more.
 //!
 //! The reader gets the block from the other drives, records the block and the leaves with wrong
 //! parts here, and continues. Later the sync thread checks whether the last synced txg still refers
 //! to the block. If so, and while a pin protects its space from reuse, it rewrites the block's
-//! parts on those drives in place.
+//! parts on those drives in place. A block of which no copy can be read is recorded as well: the sync thread
+//! tries it again, and adds it to the error log of the next txg.
 //!
 //! Proved by: the engine's `tests/it/healing.rs`.
 
@@ -15,7 +16,7 @@ use ondisk::blkptr::Regular;
 use parking_lot::Mutex;
 use units::{Guid, ObjectId, ObjsetId, Txg, Zbookmark};
 use vdev::Leaf;
-use zio::{BlockRepair, Source};
+use zio::{BlockRepair, Reader, Source};
 
 use crate::{ActivePool, Error, scan};
 
@@ -24,25 +25,33 @@ use crate::{ActivePool, Error, scan};
 const MAX_QUEUED_BYTES: usize = 16 << 20;
 const MAX_QUEUED_BLOCKS: usize = 1024;
 
-/// Blocks of which some drives have their part wrong.
+/// Blocks of which some drives have their part wrong, and blocks that could not be read.
 #[derive(Debug, Default)]
-pub(super) struct RepairQueue(Mutex<Vec<PendingRepair>>);
+pub(super) struct RepairQueue(Mutex<Reports>);
+
+#[derive(Debug, Default)]
+struct Reports {
+    repairs: Vec<PendingRepair>,
+    unreadable: Vec<(Regular, Zbookmark)>,
+}
 
 #[derive(Debug)]
 struct PendingRepair {
     block: Regular,
     zbookmark: Zbookmark,
+    /// The stored bytes; of a gang block none: it is read again, piece by piece.
     data: Vec<u8>,
     bad_leaves: Vec<Guid>,
 }
 
 impl zio::SelfHealer for RepairQueue {
     fn report_damage(&self, block: &Regular, place: Zbookmark, stored: &[u8], guilty: &[Guid]) {
-        let mut all = self.0.lock();
+        let all = &mut self.0.lock().repairs;
         if let Some(known) = all.iter_mut().find(|known| known.block == *block) {
             known.bad_leaves.extend(guilty);
             return;
         }
+        let stored = if block.is_gang() { &[] } else { stored };
         let waiting: usize = all.iter().map(|wrong| wrong.data.len()).sum();
         if waiting + stored.len() <= MAX_QUEUED_BYTES && all.len() < MAX_QUEUED_BLOCKS {
             let (stored, guilty) = (stored.to_vec(), guilty.to_vec());
@@ -54,24 +63,35 @@ impl zio::SelfHealer for RepairQueue {
             });
         }
     }
+
+    fn report_unreadable(&self, block: &Regular, zbookmark: Zbookmark) {
+        let all = &mut self.0.lock().unreadable;
+        let is_known = all.iter().any(|(_, known)| *known == zbookmark);
+        if !is_known && all.len() < MAX_QUEUED_BLOCKS {
+            all.push((*block, zbookmark));
+        }
+    }
 }
 
 impl ActivePool {
     /// Rewrites the recorded blocks that still exist; returns the bytes. A block that cannot be
-    /// repaired is left to a scrub, which reports it.
+    /// repaired is left to a scrub, which reports it. Blocks that no drive gives are added to the error log.
     pub fn repair_blocks(&self) -> Result<u64, Error> {
         if self.txgs.is_stopped() || self.is_suspended() {
             return Ok(0);
         }
-        let wrongs = std::mem::take(&mut *self.repair_queue.0.lock());
-        if wrongs.is_empty() {
+        let reports = std::mem::take(&mut *self.repair_queue.0.lock());
+        if reports.repairs.is_empty() && reports.unreadable.is_empty() {
             return Ok(0);
         }
         let reader = Arc::new(self.reader.with_raw_dnodes());
         let source = Arc::clone(&reader) as Arc<dyn Source>;
         let (pin, _, mos) = self.open_pinned_mos(&source)?;
+        self.log_unreadable(&reports.unreadable, &mos, &reader);
         let mut written = 0;
-        for PendingRepair { block, zbookmark: place, data: stored, bad_leaves: guilty } in wrongs {
+        for repair in reports.repairs {
+            let PendingRepair { block, zbookmark: place, data: stored, bad_leaves: guilty } =
+                repair;
             if !is_block_referenced(&mos, &source, &block, place).unwrap_or(false) {
                 continue;
             }
@@ -79,13 +99,34 @@ impl ActivePool {
                 leaf.is_writable() && leaf.write_errors() == 0 && guilty.contains(&leaf.guid())
             };
             let mut mending = BlockRepair::new(&reader, &wants);
-            mending.add_with_data(&block, stored);
+            if !block.is_gang() {
+                mending.add_with_data(&block, stored);
+            } else if mending.add(&block, place).is_err() {
+                continue;
+            }
             written += mending.write_repairs(&mut Vec::new())?;
         }
         // repaired data must be durable like that of a txg
         self.tree.flush(&mut Vec::new())?;
         drop(pin);
         Ok(written)
+    }
+
+    /// Adds those blocks to the error log that the last synced txg refers to, and that cannot be read still.
+    fn log_unreadable(&self, blocks: &[(Regular, Zbookmark)], mos: &Objset, reader: &Arc<Reader>) {
+        let source = Arc::clone(reader) as Arc<dyn Source>;
+        let mut any = false;
+        for (block, place) in blocks {
+            let is_there = is_block_referenced(mos, &source, block, *place).unwrap_or(false);
+            if is_there && reader.read_stored(block, *place).map(Reader::recycle).is_err() {
+                self.error_log.record(*place, block.birth);
+                any = true;
+            }
+        }
+        if any {
+            // the next txg writes the log
+            self.queue_sync_task(|_, _| ());
+        }
     }
 }
 

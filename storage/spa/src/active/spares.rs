@@ -45,6 +45,21 @@ pub(super) fn promoted_spare(parent: &VdevConfig, gone: Guid) -> Option<Guid> {
 }
 
 impl ActivePool {
+    /// Marks leaves that came back with the import while a spare stands in for them: they lack txgs, as the
+    /// spare was attached while they were away.
+    pub(super) fn unspare_returned(&self) {
+        let mut config = self.config.lock();
+        let Some(root) = config.current.tree.as_mut() else { return };
+        let returned = |leaf: &&VdevConfig| {
+            let found = self.tree.leaf(leaf.guid);
+            !leaf.state.unspare
+                && found.is_some_and(|leaf| leaf.is_writable() && !leaf.dtl().is_empty())
+        };
+        let returned: Vec<Guid> = root.leaves().filter(returned).map(|leaf| leaf.guid).collect();
+        let marked = returned.into_iter().filter(|leaf| request_unspare(root, *leaf)).count();
+        config.is_dirty |= marked > 0;
+    }
+
     /// Detaches leaves whose replacement is complete, and spares whose original is complete again; returns
     /// how many.
     pub fn finish_replacements(&self) -> Result<usize, Error> {
@@ -53,9 +68,15 @@ impl ActivePool {
         loop {
             let next = self.completed_replacements().into_iter().next();
             let Some(leaf) = next else { return Ok(count) };
-            self.detach(leaf)?;
-            count += 1;
+            count += usize::from(self.detach_completed(leaf)?);
         }
+    }
+
+    /// Detaches a leaf if its replacement is complete, and a spare if its original is complete again; returns
+    /// whether it did. Rule: this is decided in the txg of the detach. A spare that was put beside another
+    /// drive in the meantime would otherwise be detached from that one.
+    pub fn detach_completed(&self, leaf: Guid) -> Result<bool, Error> {
+        self.detach_if(leaf, |active, leaf| active.completed_replacements().contains(&leaf))
     }
 
     /// Leaves that can be detached as others have all that they hold. None while the pool has a

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use dmu::Objset;
-use dsl::write::SyncTaskContext;
+use dsl::write::{PromotedHeads, SyncTaskContext};
 use ondisk::dsl::{Dataset, Dir};
 use ondisk::history::{parse_error, parse_head_error};
 use ondisk::{Blkptr, ObjectType};
@@ -250,6 +250,58 @@ fn read_head_log(
         if let Some((zbookmark, birth)) = name.and_then(|it| parse_head_error(head, it).ok()) {
             all.push(LoggedError { zbookmark, birth });
         }
+    }
+    Ok(())
+}
+
+/// Moves the entries of a log that a promotion moved to another head: those of blocks before the origin.
+fn move_entries(
+    change: &SyncTaskContext<'_>,
+    log: ObjectId,
+    heads: PromotedHeads,
+) -> Result<(), Error> {
+    if !log.exists() {
+        return Ok(());
+    }
+    let table = Zap::open(change.mos.object(log)?)?;
+    let key = |head: ObjectId| format!("{:x}", head.get());
+    let of_head = |head| table.lookup_u64(key(head).as_bytes());
+    let Some(from) = of_head(heads.demoted)? else { return Ok(()) };
+    let objset = ObjsetId::new(heads.demoted.get());
+    let mut shared = Vec::new();
+    for entry in Zap::open(change.mos.object(ObjectId::new(from))?)?.entries().take(MAX_ENTRIES) {
+        let name = entry?.name;
+        let parsed = std::str::from_utf8(&name).ok().map(|name| parse_head_error(objset, name));
+        if matches!(parsed, Some(Ok((_, birth))) if birth <= heads.origin_txg) {
+            shared.push(name);
+        }
+    }
+    if shared.is_empty() {
+        return Ok(());
+    }
+    let known = of_head(heads.promoted)?;
+    let mut to = ObjectId::new(known.unwrap_or(0));
+    let target = open_or_create(change, &mut to)?;
+    if known.is_none() {
+        table.insert_u64(change.tx, key(heads.promoted).as_bytes(), to.get())?;
+    }
+    let source = Zap::open(change.mos.object(ObjectId::new(from))?)?;
+    for name in shared {
+        target.update(change.tx, &name, &ZapValue::new(1, vec![0]))?;
+        source.remove(change.tx, &name)?;
+    }
+    Ok(())
+}
+
+/// Moves entries of the error log from the head of a clone's origin to the promoted clone.
+pub fn move_logged_errors(change: &SyncTaskContext<'_>, heads: PromotedHeads) -> Result<(), Error> {
+    if !has_head_errlog(change.mos)? {
+        return Ok(());
+    }
+    let directory = PoolDirectory::open(change.mos.clone())?;
+    for name in [LAST_ENTRY, SCRUB_ENTRY] {
+        let log = ObjectId::new(directory.lookup_u64(name)?.unwrap_or(0));
+        move_entries(change, log, heads)?;
     }
     Ok(())
 }

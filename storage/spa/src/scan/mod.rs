@@ -3,7 +3,10 @@
 //!
 //! ```text
 //! round:    pin the last txg, so that nothing it leads to is reused (metaslab::Pin)
-//! walker    datasets in OpenZFS's order ──▶ batches of blocks, each with the position behind it
+//! walker    datasets in OpenZFS's order ──▶ many blocks, and the position behind them
+//!                                            |
+//! sort                                       ▼
+//!                                         batches of blocks, in the order of the drives
 //!                                            |
 //! workers                                    ▼
 //!                                         read, verify, write to the leaves that lack the block
@@ -27,6 +30,7 @@ mod resilver;
 mod result;
 mod round;
 mod scrub;
+mod sort;
 mod state;
 mod targets;
 mod walk;
@@ -37,7 +41,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use job::Job;
 
 pub(crate) use error_log::ErrorLog;
+pub use error_log::move_logged_errors;
 pub use result::{DamagedBlock, ScanResult};
+pub(crate) use sort::SortMemory;
 pub use state::ScanError;
 pub(crate) use state::ScanState;
 pub(crate) use targets::dataset_root;
@@ -47,6 +53,7 @@ pub(crate) use targets::dataset_root;
 pub struct ScanProgress {
     /// Scanned bytes, and the wish that it should stop.
     pub job: Job,
+    pub(crate) bytes_issued: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) bytes_written: AtomicU64,
     pub(crate) errors: AtomicU64,
@@ -56,6 +63,11 @@ impl ScanProgress {
     /// To be watched, and stopped.
     pub fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// Bytes of the blocks that were examined, with all copies and parity.
+    pub fn bytes_issued(&self) -> u64 {
+        self.bytes_issued.load(Relaxed)
     }
 
     /// Bytes of blocks that were read to be mended or examined.

@@ -1,5 +1,6 @@
 //! One round of a scan: tasks and batches, and the worker threads.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,6 +17,7 @@ use zio::{BlockRepair, Reader, Source};
 
 use super::position::ScanPosition;
 use super::result::ScanErrors;
+use super::sort::SortedBlocks;
 use super::targets::{ScanDatasets, ScanTarget, destroyed_targets};
 use super::{ScanProgress, ScanResult};
 use crate::{ActivePool, Error};
@@ -24,6 +26,10 @@ use crate::{ActivePool, Error};
 pub(super) const MAX_QUEUED_BATCHES: usize = 8;
 /// Bytes that are read before they are written.
 const MAX_PENDING_BYTES: u64 = 4 << 20;
+/// The least number of blocks that are sorted together.
+const MIN_SORTED_BLOCKS: usize = 128;
+/// After so many short rounds the memory is used no less.
+const MAX_SORT_SHIFT: u64 = 16;
 /// Seconds after which the position of a running scan is written to the pool.
 const POSITION_INTERVAL: u64 = 15;
 
@@ -59,10 +65,17 @@ pub(super) struct ScanBlock {
     pub(super) block: Regular,
 }
 
-/// Blocks to examine, and the ticket of the position behind them.
+impl ScanBlock {
+    /// Bytes that its copies take, with parity.
+    pub(super) fn allocated_bytes(&self) -> u64 {
+        self.block.copies().map(|dva| dva.asize).sum()
+    }
+}
+
+/// Blocks next to each other on a vdev: a part of those that were sorted together.
 pub(super) struct ScanBatch {
-    pub(super) blocks: Vec<ScanBlock>,
-    pub(super) ticket: Option<u64>,
+    pub(super) group: Arc<SortedBlocks>,
+    pub(super) range: Range<usize>,
 }
 
 /// A walk that a worker does.
@@ -85,6 +98,8 @@ pub(super) struct Scan<'a> {
     pub(super) min_txg: Txg,
     pub(super) max_txg: Txg,
     rounds: AtomicU64,
+    /// Rounds in succession after which the position was where it was before.
+    short_rounds: AtomicU64,
     /// Bytes written and errors that the record has.
     counted: Mutex<(u64, u64)>,
     /// When the position was last written to the pool, seconds since 1970.
@@ -125,6 +140,7 @@ impl<'a> Scan<'a> {
             min_txg: record.min_txg,
             max_txg: record.max_txg,
             rounds: AtomicU64::new(0),
+            short_rounds: AtomicU64::new(0),
             counted: Mutex::default(),
             synced: AtomicU64::new((pool.environment.now)().seconds),
         }
@@ -161,13 +177,18 @@ impl<'a> Scan<'a> {
             self.record_error(place, &error, Txg::ZERO, (Txg::ZERO, txg));
         };
         let datasets = ScanDatasets::read(&mos, &mut lose);
-        queue.push_tasks([WalkTask::InOrder(position)]);
+        queue.push_tasks([WalkTask::InOrder(position.clone())]);
         match destroyed_targets(&mos) {
             Ok(targets) => queue.push_tasks(targets.into_iter().map(WalkTask::Destroyed)),
             Err(error) => lose(error),
         }
         let round = Round { scan: self, queue, mos, datasets, txg, pin };
         round.run_workers();
+        if self.pool.scan_state.durable_position() == position {
+            self.short_rounds.fetch_add(1, Relaxed);
+        } else {
+            self.short_rounds.store(0, Relaxed);
+        }
         Ok(if self.is_stopped() {
             RoundEnd::Stopped
         } else if round.pin.is_release_requested() {
@@ -175,6 +196,13 @@ impl<'a> Scan<'a> {
         } else {
             RoundEnd::Complete
         })
+    }
+
+    /// How many blocks are sorted together: fewer after rounds that gave up their pin before they came to the
+    /// end of their blocks.
+    pub(super) fn sort_limit(&self) -> usize {
+        let shift = self.short_rounds.load(Relaxed).min(MAX_SORT_SHIFT);
+        (self.pool.scan_memory.blocks() >> shift).max(MIN_SORTED_BLOCKS)
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -256,7 +284,7 @@ impl Round<'_> {
     fn run_worker(&self) {
         while let Some(work) = self.queue.pop() {
             match work {
-                Work::Batch(batch) => self.repair_batch(batch),
+                Work::Batch(batch) => self.repair_batch(&batch),
                 Work::Task(task) => {
                     match task {
                         WalkTask::InOrder(position) => self.walk_in_order(position),
@@ -269,14 +297,15 @@ impl Round<'_> {
     }
 
     /// Examines the blocks of a batch, in the order in which they lie on the drives.
-    pub(super) fn repair_batch(&self, batch: ScanBatch) {
-        let ScanBatch { mut blocks, ticket } = batch;
-        blocks.sort_unstable_by_key(|item| item.block.dvas[0].map(|dva| (dva.vdev, dva.offset)));
+    pub(super) fn repair_batch(&self, batch: &ScanBatch) {
+        let blocks = batch.group.blocks(&batch.range);
         let verifies_all = self.scan.policy.verifies_all();
         let is_complete = vdev::with_class(IoClass::Scan, || {
-            if verifies_all { self.verify_blocks(&blocks) } else { self.resilver_blocks(&blocks) }
+            if verifies_all { self.verify_blocks(blocks) } else { self.resilver_blocks(blocks) }
         });
-        if let Some(ticket) = ticket.filter(|_| is_complete) {
+        let bytes = blocks.iter().map(ScanBlock::allocated_bytes).sum();
+        self.scan.progress.bytes_issued.fetch_add(bytes, Relaxed);
+        if let Some(ticket) = batch.group.finish_batch(is_complete) {
             if self.scan.policy.covers(self.scan.pool) {
                 self.scan.pool.scan_state.complete(ticket);
             } else {

@@ -146,6 +146,11 @@ impl ScanState {
         state.durable.clone()
     }
 
+    /// All before it is scanned.
+    pub(super) fn durable_position(&self) -> ScanPosition {
+        self.0.lock().durable.clone()
+    }
+
     /// Notes a position of the walk that becomes durable when a batch is complete. Returns the batch's
     /// ticket.
     pub(super) fn publish(&self, position: &ScanPosition) -> u64 {

@@ -12,12 +12,11 @@ use zio::Source;
 
 use super::position::{ScanPosition, start_of};
 use super::round::{Round, ScanBatch, ScanBlock};
+use super::sort::SortedBlocks;
 use super::targets::ScanTarget;
 
-/// Blocks in a batch.
-const BATCH_BLOCKS: usize = 128;
-/// A batch is full, too, when its blocks have so many bytes.
-const BATCH_BYTES: u64 = 8 << 20;
+/// Bytes of blocks that are sorted together at most: the position advances when all of them are read.
+const MAX_SORTED_BYTES: u64 = 16 << 30;
 /// Objects from here on are accounting tables, which no bookmark names.
 const FIRST_SPECIAL_OBJECT: u64 = 1 << 63;
 
@@ -39,7 +38,7 @@ impl Coverage {
     }
 }
 
-/// Blocks on their way to a batch.
+/// Blocks that are gathered, to be read in the order of the drives.
 pub(super) struct BlockBatch {
     blocks: Vec<ScanBlock>,
     bytes: u64,
@@ -63,7 +62,7 @@ impl Round<'_> {
         let max_txg = self.scan.max_txg;
         let mut gathered = BlockBatch::new(Coverage::UpTo(max_txg), Some(position));
         let walked = self.walk_positions(&mut gathered);
-        self.flush_batch(&mut gathered);
+        self.issue_blocks(&mut gathered);
         if walked.is_err() {
             return;
         }
@@ -76,7 +75,7 @@ impl Round<'_> {
                 break;
             }
         }
-        self.flush_batch(&mut gathered);
+        self.issue_blocks(&mut gathered);
     }
 
     fn walk_positions(&self, gathered: &mut BlockBatch) -> Result<(), Stopped> {
@@ -86,7 +85,6 @@ impl Round<'_> {
             if current != DESTROYED_OBJSET {
                 self.walk_current(&position, gathered)?;
             }
-            self.flush_batch(gathered);
             let Some(position) = &mut gathered.position else { return Ok(()) };
             self.enqueue_next(position);
             let Some((next, min_txg)) = position.dequeue() else {
@@ -154,7 +152,7 @@ impl Round<'_> {
     pub(super) fn walk_destroyed(&self, target: &ScanTarget) {
         let mut gathered = BlockBatch::new(Coverage::UpTo(self.scan.max_txg), None);
         let _ = self.walk_target(target, &mut gathered);
-        self.flush_batch(&mut gathered);
+        self.issue_blocks(&mut gathered);
     }
 
     fn walk_target(&self, target: &ScanTarget, gathered: &mut BlockBatch) -> Result<(), Stopped> {
@@ -220,31 +218,40 @@ impl Round<'_> {
         if !gathered.coverage.includes(&item.block) {
             return;
         }
-        let taken = item.block.copies().map(|dva| dva.asize).sum();
-        self.scan.progress.job.progress.add(taken, 1);
+        self.scan.progress.job.progress.add(item.allocated_bytes(), 1);
         if !self.scan.policy.includes(&item.block) {
             return;
         }
         gathered.bytes += u64::from(item.block.psize);
         gathered.blocks.push(item);
-        if gathered.blocks.len() >= BATCH_BLOCKS || gathered.bytes >= BATCH_BYTES {
-            self.flush_batch(gathered);
+        let is_full = gathered.blocks.len() >= self.scan.sort_limit();
+        if is_full || gathered.bytes >= MAX_SORTED_BYTES {
+            self.issue_blocks(gathered);
         }
     }
 
-    /// Hands a batch over, or examines it here if enough batches wait.
-    fn flush_batch(&self, gathered: &mut BlockBatch) {
+    /// Sorts the gathered blocks and hands them over in batches; examines the oldest batch here if enough
+    /// batches wait.
+    fn issue_blocks(&self, gathered: &mut BlockBatch) {
         let blocks = std::mem::take(&mut gathered.blocks);
         gathered.bytes = 0;
         let ticket = gathered.position.as_mut().map(|position| {
             position.examined = self.scan.progress.job.progress.bytes_done();
             self.scan.pool.scan_state.publish(position)
         });
-        let batch = ScanBatch { blocks, ticket };
-        if let Some(batch) = self.queue.push_batch(batch) {
-            self.repair_batch(batch);
+        let (group, ranges) = SortedBlocks::new(blocks, ticket);
+        let group = Arc::new(group);
+        for range in ranges {
+            let batch = ScanBatch { group: Arc::clone(&group), range };
+            if let Some(batch) = self.queue.push_batch(batch) {
+                self.repair_batch(&batch);
+            }
+            self.scan.sync_if_due();
+            if self.is_stopping() {
+                // the rest of the blocks is not read, and the position stays before them
+                return;
+            }
         }
-        self.scan.sync_if_due();
     }
 
     /// Nothing below a place can be walked: anything there may be lost.

@@ -26,7 +26,7 @@ use crate::space::write::{HISTOGRAM_FEATURE, LARGE_BLOCK_SIZE, MapSyncContext, f
 use crate::{Error, Pool};
 
 /// In the vdev's table: the map of obsolete ranges.
-const OBSOLETE_MAP_ENTRY: &[u8] = b"com.delphix:indirect_obsolete_sm";
+pub(crate) const OBSOLETE_MAP_ENTRY: &[u8] = b"com.delphix:indirect_obsolete_sm";
 /// In use once for each such map, among others; pools without it keep none.
 pub(crate) const OBSOLETE_COUNTS: &str = "com.delphix:obsolete_counts";
 

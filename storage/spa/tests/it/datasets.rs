@@ -137,7 +137,7 @@ impl RandomRun {
                 self.run_sync_task(move |change| write::rollback(change, &path, None))?;
                 self.reopen_dataset(id);
             }
-            (7, _) => self.run_sync_task(move |change| write::promote(change, &path))?,
+            (7, _) => self.run_sync_task(move |change| write::promote(change, &path).map(drop))?,
             (8, Some(snapshot)) => {
                 let name = part('#');
                 self.run_sync_task(move |change| write::create_bookmark(change, &name, &snapshot))?;

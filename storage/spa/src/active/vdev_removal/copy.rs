@@ -337,7 +337,8 @@ fn chunks_of(vdev: VdevId, range: &PlacedRange) -> impl Iterator<Item = RangeCop
     })
 }
 
-fn to_entry(segment: &MappingSegment) -> MappingEntry {
+/// A segment as an entry of the mapping object.
+pub(super) fn to_entry(segment: &MappingSegment) -> MappingEntry {
     let (vdev, offset, asize) = (segment.vdev, segment.offset, segment.length);
     MappingEntry { source: segment.source, target: Dva { vdev, offset, asize, gang: false } }
 }

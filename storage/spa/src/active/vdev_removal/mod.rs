@@ -22,6 +22,7 @@
 //! Learnt from: `vdev_removal.c` of OpenZFS 2.3.2. Proved by: the engine's `tests/it/vdev_removal.rs`, `zdb`.
 
 mod check;
+mod condense;
 mod copy;
 
 use dmu::NewObject;
@@ -45,6 +46,8 @@ use crate::space::{OBSOLETE_COUNTS, RemovalMapping};
 use crate::{Error, PoolDirectory, commit};
 
 pub use check::RemovalError;
+pub use condense::CondenseLimits;
+use condense::CondensingState;
 
 /// The feature that counts indirect vdevs, and the one that is being made.
 const FEATURE: &str = "com.delphix:device_removal";
@@ -71,13 +74,16 @@ pub(crate) struct RemovalState {
     pause: Mutex<Option<EvacuationPause>>,
     /// Held by the thread that copies, and by a cancel.
     work: Mutex<()>,
+    /// The mapping of a removed vdev that is being condensed.
+    condensing: CondensingState,
 }
 
 impl RemovalState {
     pub(super) fn load(directory: &PoolDirectory) -> Result<Self, Error> {
         let words = directory.lookup_u64s("com.delphix:removing")?;
         let entry = words.and_then(|words| Removing::from_words(&words));
-        Ok(Self { entry: Mutex::new(entry), ..Self::default() })
+        let condensing = CondensingState::load(directory)?;
+        Ok(Self { entry: Mutex::new(entry), condensing, ..Self::default() })
     }
 }
 
@@ -185,19 +191,14 @@ impl ActivePool {
         features::update_refcount(mos, tx, FEATURE, RefcountChange::Delta(1))?;
         let enabled = features::read(&PoolDirectory::open(self.mos.clone())?)?;
         let counts_obsolete = enabled.iter().any(|feature| feature.guid == OBSOLETE_COUNTS);
-        let mut header = MappingHeader { max_offset: 0, bytes_mapped: 0, entries: 0, counts: None };
-        if let Some(table) = top.top_zap.filter(|_| counts_obsolete) {
+        let table = top.top_zap.filter(|_| counts_obsolete);
+        if let Some(table) = table {
             Zap::open(mos.object(table)?)?.insert_u64(tx, PRECISE_ENTRY, 1)?;
-            let counts = mos.create(tx, &NewObject::new(U32_METADATA, BLOCK_SIZE))?;
-            header.counts = Some(counts.id());
-            // one for the entry, and one for the object
-            features::update_refcount(mos, tx, OBSOLETE_COUNTS, RefcountChange::Delta(2))?;
+            features::update_refcount(mos, tx, OBSOLETE_COUNTS, RefcountChange::Delta(1))?;
             self.space.track_obsolete(top.id, table);
         }
-        let words =
-            |bonus| NewObject::new(U64_METADATA, BLOCK_SIZE).with_bonus(U64_METADATA, bonus);
-        let mapping = mos.create(tx, &words(header.encode()))?.id();
-        let births = mos.create(tx, &words(vec![0; 8]))?.id();
+        let mapping = create_mapping_object(change, table.is_some())?;
+        let births = mos.create(tx, &word_object(vec![0; 8]))?.id();
         Ok(Indirect { mapping, births: Some(births), previous: None })
     }
 
@@ -405,6 +406,26 @@ impl ActivePool {
         }
         self.log_history(change, &Entry::Event { name, detail: &detail, dataset: None });
     }
+}
+
+/// An object of 64-bit words with a bonus.
+fn word_object(bonus: Vec<u8>) -> NewObject {
+    NewObject::new(U64_METADATA, BLOCK_SIZE).with_bonus(U64_METADATA, bonus)
+}
+
+/// Makes the object of an empty mapping; and one that counts the obsolete bytes of each entry, if the pool has
+/// those.
+fn create_mapping_object(
+    change: &SyncTaskContext<'_>,
+    with_counts: bool,
+) -> Result<ObjectId, Error> {
+    let (mos, tx) = (change.mos, change.tx);
+    let mut header = MappingHeader { max_offset: 0, bytes_mapped: 0, entries: 0, counts: None };
+    if with_counts {
+        header.counts = Some(mos.create(tx, &NewObject::new(U32_METADATA, BLOCK_SIZE))?.id());
+        features::update_refcount(mos, tx, OBSOLETE_COUNTS, RefcountChange::Delta(1))?;
+    }
+    Ok(mos.create(tx, &word_object(header.encode()))?.id())
 }
 
 /// The description of a vdev that was removed.
