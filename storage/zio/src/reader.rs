@@ -158,7 +158,22 @@ impl Reader {
                 Err(error) => faults.push(CopyError { dva, why: error }),
             }
         }
+        self.report_lost_block(block, place, &faults);
         Err(Error::Unreadable { zbookmark: place, faults })
+    }
+
+    /// Reports a block that cannot be read. Blocks on missing devices are not lost: they may come back. A log block
+    /// may be missing at the end of its chain.
+    fn report_lost_block(&self, block: &Regular, zbookmark: Zbookmark, faults: &[CopyError]) {
+        let is_missing = |fault: &CopyError| {
+            matches!(fault.why, vdev::Error::Unavailable { .. } | vdev::Error::NoVdev(_))
+        };
+        let is_log = matches!(block.checksum, Checksum::Zilog | Checksum::Zilog2);
+        if let Some(healer) =
+            self.self_healer.get().filter(|_| !is_log && !faults.iter().any(is_missing))
+        {
+            healer.report_lost_block(block, zbookmark);
+        }
     }
 
     /// Reports wrong parts of a block to the self-healer. Gang blocks are left to a scrub.

@@ -55,6 +55,7 @@ impl ActivePool {
         let open = self.txgs.open_txg();
         self.config.lock().is_dirty
             || !self.tasks.is_empty()
+            || self.error_log.has_pending()
             || self.space.is_discarding()
             || self.open_datasets.lock().values().any(|set| set.is_dirty(open))
     }

@@ -277,7 +277,7 @@ pub struct ActivePool {
     /// How far the scan has come.
     pub(crate) scan_state: ScanState,
     /// Blocks that could not be repaired.
-    pub(crate) error_log: ErrorLog,
+    pub(crate) error_log: Arc<ErrorLog>,
     /// How a raidz expansion goes on.
     pub(crate) reflow: raidz_expand::ReflowProgress,
     /// The sequential rebuilds that go on, and the last ones.
@@ -347,7 +347,8 @@ impl ActivePool {
         let settled = groups.clone();
         let l2arc = Arc::new(L2arc::new(pool.guid, &world.cache, move || settled.synced_txg()));
         pool.reader.set_secondary_cache(Arc::clone(&l2arc) as Arc<dyn zio::SecondaryCache>);
-        let wrongs = Arc::<self_heal::RepairQueue>::default();
+        let error_log = Arc::<ErrorLog>::default();
+        let wrongs = Arc::new(self_heal::RepairQueue::new(&error_log));
         pool.reader.set_self_healer(Arc::clone(&wrongs) as Arc<dyn zio::SelfHealer>);
         Ok(Self {
             txgs: groups,
@@ -387,7 +388,7 @@ impl ActivePool {
             suspension: standstill,
             repair_queue: wrongs,
             scan_state: ScanState::load(&pool.directory),
-            error_log: ErrorLog::default(),
+            error_log,
             reflow: raidz_expand::ReflowProgress::default(),
             rebuilds,
             removal: vdev_removal::RemovalState::load(&pool.directory)?,

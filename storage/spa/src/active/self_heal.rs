@@ -5,7 +5,9 @@
 //! to the block. If so, and while a pin protects its space from reuse, it rewrites the block's
 //! parts on those drives in place.
 //!
-//! Proved by: the engine's `tests/it/healing.rs`.
+//! A block that no copy gives goes to the error log, with the next txg: `zpool status -v` then names its file.
+//!
+//! Proved by: the engine's `tests/it/self_heal.rs`.
 
 use std::sync::Arc;
 
@@ -17,6 +19,7 @@ use units::{Guid, ObjectId, ObjsetId, Txg, Zbookmark};
 use vdev::Leaf;
 use zio::{BlockRepair, Source};
 
+use crate::scan::ErrorLog;
 use crate::{ActivePool, Error, scan};
 
 /// The limits of the queue: a block that is left out is found again by the next reader,
@@ -24,9 +27,23 @@ use crate::{ActivePool, Error, scan};
 const MAX_QUEUED_BYTES: usize = 16 << 20;
 const MAX_QUEUED_BLOCKS: usize = 1024;
 
-/// Blocks of which some drives have their part wrong.
-#[derive(Debug, Default)]
-pub(super) struct RepairQueue(Mutex<Vec<PendingRepair>>);
+/// Blocks of which some drives have their part wrong, and the error log for those that are lost.
+pub(super) struct RepairQueue {
+    pending: Mutex<Vec<PendingRepair>>,
+    error_log: Arc<ErrorLog>,
+}
+
+impl RepairQueue {
+    pub(super) fn new(error_log: &Arc<ErrorLog>) -> Self {
+        Self { pending: Mutex::default(), error_log: Arc::clone(error_log) }
+    }
+}
+
+impl std::fmt::Debug for RepairQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RepairQueue({} blocks)", self.pending.lock().len())
+    }
+}
 
 #[derive(Debug)]
 struct PendingRepair {
@@ -38,7 +55,7 @@ struct PendingRepair {
 
 impl zio::SelfHealer for RepairQueue {
     fn report_damage(&self, block: &Regular, place: Zbookmark, stored: &[u8], guilty: &[Guid]) {
-        let mut all = self.0.lock();
+        let mut all = self.pending.lock();
         if let Some(known) = all.iter_mut().find(|known| known.block == *block) {
             known.bad_leaves.extend(guilty);
             return;
@@ -54,6 +71,10 @@ impl zio::SelfHealer for RepairQueue {
             });
         }
     }
+
+    fn report_lost_block(&self, block: &Regular, place: Zbookmark) {
+        self.error_log.record(place, block.birth);
+    }
 }
 
 impl ActivePool {
@@ -63,7 +84,7 @@ impl ActivePool {
         if self.txgs.is_stopped() || self.is_suspended() {
             return Ok(0);
         }
-        let wrongs = std::mem::take(&mut *self.repair_queue.0.lock());
+        let wrongs = std::mem::take(&mut *self.repair_queue.pending.lock());
         if wrongs.is_empty() {
             return Ok(0);
         }
