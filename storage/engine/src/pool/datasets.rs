@@ -293,6 +293,7 @@ impl Pool {
 
     /// Makes a clone the one that its origin depends on.
     pub fn promote_clone(&self, name: &str) -> Result<()> {
+        check_not_receiving(name)?;
         // it may become the encryption root in place of its origin
         self.with_opens_blocked(|| {
             let clone = self.find_dataset(name)?;
@@ -312,6 +313,7 @@ impl Pool {
     /// Gives a file system, volume or snapshot another name; a snapshot with `below` also in all
     /// datasets below its own.
     pub fn rename_dataset(&self, from: &str, to: &str, below: bool) -> Result<()> {
+        check_not_receiving(from)?;
         if !from.contains('@') {
             return self.rename_head_dataset(from, to);
         }
@@ -507,5 +509,13 @@ fn set_property(
     let setting = dsl::property::parse_value(property, kind, value)?;
     write::set_property(change, dataset, kind, (property, &setting), write::SetSource::Local)?;
     record_dataset_event(active, change, "set", dataset, &format_assignment(property, &setting));
+    Ok(())
+}
+/// Refuses the hidden clone of an interrupted receive (`%recv`): only a receive may change it.
+fn check_not_receiving(name: &str) -> Result<()> {
+    if name.contains('%') {
+        let what = format!("cannot open '{name}': invalid character '%' in name");
+        return Err(Error::Usage { what });
+    }
     Ok(())
 }
