@@ -167,7 +167,7 @@ fn export_finds_a_pool_that_was_just_imported() {
         guid: pool.handle.guid(),
         drives: pool.handle.known_drives(),
         altroot: None,
-        cachefile: Cachefile::Default,
+        cachefile: super::cachefile::Cachefile::Default,
         read_only: false,
         temporary: false,
         rewind: Rewind::No,

@@ -236,7 +236,9 @@ impl Pools {
         is_awaited().then(|| {
             let gone: Vec<_> =
                 self.unavailable.lock().extract_if(.., |one| one.saved.name == name).collect();
-            gone.iter().for_each(|one| self.forget_cachefile(&one.saved));
+            for one in &gone {
+                self.forget_cachefile(&one.saved);
+            }
             self.log.write_line(&format!("pool '{name}' is no longer in the list"));
             self.save_pools();
             Ok(())
