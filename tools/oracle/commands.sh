@@ -62,6 +62,20 @@ clean tank
 same zpool create -o ashift=12 -m $M/tank tank mirror $D/f0 $D/f1
 alike zpool get -H -o property,value,source ashift,comment,failmode tank
 clean tank
+# cache files
+trial zpool create -o cachefile=relative -m $M/tank tank $D/f0
+trial zpool create -o cachefile=$D/nope/zc -m $M/tank tank $D/f0
+same zpool create -f -o cachefile=$D/zc -m $M/tank tank mirror $D/f0 $D/f1
+alike zpool get -H -o property,value,source cachefile tank
+same test -s $D/zc
+same cp $D/zc $D/zc.old
+same zpool set cachefile=none tank
+same test -e $D/zc
+alike zpool get -H -o property,value,source cachefile tank
+same zpool export tank
+same zpool import -c $D/zc.old tank
+alike zpool get -H -o property,value,source cachefile tank
+clean tank
 trial zpool create -m $M/tank tank mirror $D/f0 $D/f1 raidz $D/f2 $D/f3 $D/f4
 trial zpool create -m $M/tank tank $D/f0 mirror $D/f1 $D/f2
 trial zpool create -m $M/tank tank raidz $D/f0 $D/f1 raidz2 $D/f2 $D/f3 $D/f4

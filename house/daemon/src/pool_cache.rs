@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use engine::pool::Rewind;
 use serde::{Deserialize, Serialize};
 
+use crate::pools::cachefile::Cachefile;
 use crate::{Error, Result, StateDir, state_file};
 
 /// A pool of the list.
@@ -18,6 +19,9 @@ pub(crate) struct SavedPool {
     pub(crate) drives: Vec<PathBuf>,
     /// The directory in front of all its mountpoints.
     pub(crate) altroot: Option<PathBuf>,
+    /// The cache file that has it.
+    #[serde(default)]
+    pub(crate) cachefile: Cachefile,
     /// It is imported read-only.
     #[serde(default)]
     pub(crate) read_only: bool,
@@ -64,6 +68,7 @@ mod tests {
 
     use super::{SavedPool, load, save};
     use crate::StateDir;
+    use crate::pools::cachefile::Cachefile;
 
     #[test]
     fn the_list_survives_and_damage_is_reported() {
@@ -76,6 +81,7 @@ mod tests {
             guid: u64::MAX,
             drives: vec!["/a".into()],
             altroot: None,
+            cachefile: Cachefile::Path("/run/cache".into()),
             read_only: true,
             temporary: true,
             rewind: Rewind::Txg(7),

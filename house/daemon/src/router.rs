@@ -158,6 +158,7 @@ fn run_call<C: Call, R: Into<Reply<C::Answer>>>(
     let mut reply: Reply<C::Answer> = handler(call, caller)?.into();
     if C::CHANGES {
         reply.warnings.extend(pools.unsaved_warning());
+        reply.warnings.extend(pools.cachefile_warning());
     }
     for pool in call.changed_pools(&reply.value) {
         record(&pool);

@@ -206,7 +206,7 @@ fn describe_dataset(dataset: &dsl::Dataset, wanted: &DatasetQuery) -> Result<Dat
 }
 
 /// Bytes written since a snapshot, the property `written@SNAPSHOT`; SNAPSHOT is a full name or the
-/// part after the @. None: it is another property, or no older snapshot has that name.
+/// part after the @. Its source is "local", as in OpenZFS. None: it is another property, or no older snapshot has that name.
 fn written_since(dataset: &dsl::Dataset, property: &str) -> Option<Property> {
     let snapshot = property.strip_prefix(WRITTEN_SINCE_PREFIX)?;
     let name = dataset.name();
@@ -222,7 +222,7 @@ fn written_since(dataset: &dsl::Dataset, property: &str) -> Option<Property> {
     }
     let written = dataset.written_since(before).ok()?;
     let (name, value) = (property.to_owned(), written.to_string());
-    Some(Property { name, value, source: "-".to_owned(), received: None })
+    Some(Property { name, value, source: "local".to_owned(), received: None })
 }
 
 #[cfg(test)]

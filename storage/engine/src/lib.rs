@@ -24,7 +24,9 @@ mod search;
 pub mod stream;
 pub mod summary;
 
-pub use cachefile::read_cachefile_drives;
+pub use cachefile::{
+    CachedPool, CachefileEntry, check_cachefile, read_cachefile, update_cachefile,
+};
 pub use error::Error;
 pub use event::Event;
 pub use hex::hex;

@@ -175,15 +175,20 @@ impl Search {
     }
 
     /// Refuses a pool of which another program has a drive open, by the path that the label remembers: a
-    /// copy of that drive must not take its place.
-    pub(crate) fn check_originals_unused(&self, candidate: &Candidate) -> Result<()> {
+    /// copy of that drive must not take its place. Drives of `foreign` belong to other pools now.
+    pub(crate) fn check_originals_unused(
+        &self,
+        candidate: &Candidate,
+        foreign: &[PathBuf],
+    ) -> Result<()> {
         let trees = summary::top_vdevs(candidate, None);
         let leaves = trees.iter().flat_map(|tree| candidate.leaves(tree));
         let remembered: Vec<String> = leaves.map(|leaf| leaf.path).collect();
         for refused in &self.probed.errors {
             let device::Error::WriteLocked { path } = refused else { continue };
             let is_it = |leaf: &String| device::is_same_file(Path::new(leaf), Path::new(path));
-            if remembered.iter().any(is_it) {
+            let is_foreign = foreign.iter().any(|own| device::is_same_file(own, Path::new(path)));
+            if !is_foreign && remembered.iter().any(is_it) {
                 return Err(Error::InUse { path: path.clone() });
             }
         }

@@ -11,12 +11,13 @@ use api::{
 use engine::EncryptionRoot;
 use engine::inspect::Facts;
 use engine::pool::{
-    CreateOptions, ImportOptions, NewPool, Pool, PoolProperty, Rewind, RewindProbe, RewindProgress,
+    CreateOptions, ImportOptions, NewPool, Pool, Rewind, RewindProbe, RewindProgress,
     VdevProperties,
 };
 use engine::summary::PoolSummary;
 use parking_lot::Mutex;
 
+use super::cachefile::Cachefile;
 use super::importable::to_importable;
 use super::mounts::{UnmountOptions, join_altroot};
 use super::options::Overrides;
@@ -41,20 +42,11 @@ impl Pools {
         names.iter().map(|name| self.pool(name)).collect()
     }
 
-    pub(crate) fn pool_properties(
-        &self,
-        names: &[String],
-    ) -> Result<Vec<(String, Vec<PoolProperty>)>> {
-        let all = |pool: Arc<ManagedPool>| {
-            Ok((pool.handle.name().to_owned(), pool.handle.pool_properties()?))
-        };
-        self.select_pools(names)?.into_iter().map(all).collect()
-    }
-
     pub(crate) fn set_pool_property(&self, name: &str, property: &str, value: &str) -> Result<()> {
         let pool = self.pool(name)?;
         let _changing = pool.dataset_lock.lock();
-        Ok(pool.handle.set_pool_property(property, value)?)
+        let set = || Ok(pool.handle.set_pool_property(property, value)?);
+        self.set_cachefile(&pool, property, value).unwrap_or_else(set)
     }
 
     pub(crate) fn vdev_properties(
@@ -73,7 +65,7 @@ impl Pools {
 
     pub(crate) fn pool_reports(&self, names: &[String]) -> Result<Vec<PoolReport>> {
         let report = |pool: Arc<ManagedPool>| PoolReport {
-            status: pool.handle.status(),
+            status: pool.status(),
             altroot: pool.altroot.clone(),
         };
         let mut all = self.unavailable_reports(names);
@@ -103,7 +95,8 @@ impl Pools {
             properties: new.filesystem_properties.clone(),
             force: new.force,
         };
-        let wishes = CreateOptions::parse(&new.pool_properties, new.no_default_features)?;
+        let (cachefile, properties) = Cachefile::split_from(&new.pool_properties)?;
+        let wishes = CreateOptions::parse(&properties, new.no_default_features)?;
         check_mountpoint_empty(new)?;
         if new.dry_run {
             let checked = engine::pool::check_create(&below);
@@ -116,7 +109,7 @@ impl Pools {
             held.rename_on_export(&new.name)?;
         }
         self.log.write_line(&format!("pool '{name}' is created"));
-        let pool = self.add_pool(held, new.altroot.clone());
+        let pool = self.add_pool(held, new.altroot.clone(), cachefile);
         self.save_pools();
         pool.chown_root(name)?;
         let events = [Event::PoolCreated { pool: name.to_owned() }];
@@ -190,6 +183,11 @@ impl Pools {
         pools.values().map(|pool| (pool.handle.name().to_owned(), pool.handle.guid())).collect()
     }
 
+    /// The drives of the imported pools.
+    fn imported_drives(&self) -> Vec<PathBuf> {
+        self.imported.lock().values().flat_map(|pool| pool.handle.drives()).collect()
+    }
+
     pub(crate) fn find_importable(
         &self,
         paths: &[PathBuf],
@@ -235,7 +233,7 @@ impl Pools {
     ) -> Result<(ImportResult, Vec<String>)> {
         let _importing = self.lock_imports()?;
         import.overrides.validate()?;
-        CreateOptions::parse(&import.pool_properties, true)?;
+        CreateOptions::parse(&Cachefile::split_from(&import.pool_properties)?.1, true)?;
         let mut done = ImportResult::default();
         match &import.name {
             Some(wanted) => self.import_named(wanted, import, &mut done, caller)?,
@@ -331,6 +329,7 @@ impl Pools {
                 rewind,
                 rewind_probe: Arc::clone(probe),
                 imported_pools: self.imported_names(),
+                foreign_drives: self.imported_drives(),
                 ..ImportOptions::default()
             };
             let to = engine::pool::preview_rewind(&import.paths, wanted, &how, &self.environment);
@@ -338,6 +337,7 @@ impl Pools {
             done.rewound.extend(to.map(|to| (wanted.to_owned(), to)));
             return Ok(());
         }
+        let (cachefile, properties) = Cachefile::split_from(&import.pool_properties)?;
         let keys = self.matching_keys(wanted, import, done)?;
         let read_only = import.read_only;
         let (known, temporary) = (None, import.temporary);
@@ -353,13 +353,14 @@ impl Pools {
             rewind,
             rewind_probe: Arc::clone(probe),
             imported_pools: self.imported_names(),
+            foreign_drives: self.imported_drives(),
         };
         let held = engine::pool::import_with(&import.paths, wanted, &how, &self.environment);
         let held = held.map_err(|why| self.not_found_error(wanted, why))?;
         let (name, guid) = (held.name().to_owned(), held.guid());
         held.record_import("import");
         // a pool that is imported read-only keeps its properties
-        for (property, value) in import.pool_properties.iter().filter(|_| !held.is_read_only()) {
+        for (property, value) in properties.iter().filter(|_| !held.is_read_only()) {
             held.set_pool_property(property, value).inspect_err(|_| {
                 let _ = held.export();
             })?;
@@ -371,7 +372,7 @@ impl Pools {
             self.log.write_line(&format!("pool '{name}' is rewound to txg {}", to.txg));
             done.rewound.push((name.clone(), to));
         }
-        self.add_pool(held, import.altroot.clone());
+        self.add_pool(held, import.altroot.clone(), cachefile);
         done.imported.push(name);
         self.save_pools();
         Ok(())
@@ -483,7 +484,7 @@ impl Pools {
         let gone = pool.unmount_selected(&|_| true, how).unwrap_or_default();
         self.imported.lock().remove(name);
         let _ = pool.close(Pool::close);
-        let altroot = pool.altroot.clone();
+        let (altroot, cachefile) = (pool.altroot.clone(), pool.cachefile.lock().clone());
         let known = Some(pool.handle.loaded_keys());
         let temporary = pool.handle.has_temporary_name();
         wait_until_unused(&pool);
@@ -494,11 +495,20 @@ impl Pools {
         let taken = engine::pool::import_with(&drives, &guid.to_string(), &how, &self.environment);
         let held = taken.inspect_err(|why| {
             let (drives, altroot) = (drives.clone(), altroot.clone());
-            let (name, read_only, rewind) = (name.to_owned(), false, Rewind::No);
-            let pool = SavedPool { name, guid, drives, altroot, read_only, temporary, rewind };
+            let cachefile = cachefile.clone();
+            let pool = SavedPool {
+                name: name.to_owned(),
+                guid,
+                drives,
+                altroot,
+                cachefile,
+                read_only: false,
+                temporary,
+                rewind: Rewind::No,
+            };
             self.unavailable.lock().push(UnavailablePool::new(pool, why));
         })?;
-        let pool = self.add_pool(held, altroot);
+        let pool = self.add_pool(held, altroot, cachefile);
         self.events.record(&[Event::PoolCleared { pool: name.to_owned() }]);
         self.save_pools();
         let mut warnings = pool.restore_mounts(&gone);

@@ -3,6 +3,8 @@
 //! Each pool has threads of its own, among them the one that writes its txgs. Imports and exports run one at
 //! a time. Changes of a pool's datasets run one at a time, too.
 
+pub(crate) mod cachefile;
+mod damage_paths;
 pub(crate) mod datasets;
 mod destroy;
 mod destroy_plan;
@@ -42,6 +44,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use api::{Event, pool_of};
+use cachefile::{Cachefile, WrittenCachefiles};
 use engine::pool::{Environment, Pool, Rewind, RewindProbe, RewindTarget};
 use filesystems::FileSystemTable;
 use mounts::UnmountOptions;
@@ -92,6 +95,7 @@ pub(crate) struct Pools {
     /// Why the list of pools could not be written, if so. Locked while it is written, so that the
     /// last writer writes the last state.
     unsaved: Mutex<Option<String>>,
+    cachefiles: Mutex<WrittenCachefiles>,
     /// The probe of the latest import with a rewind.
     rewind_probe: Mutex<Arc<RewindProbe>>,
     /// Changes snapshots by `.zfs/snapshot`, if the configuration allows it.
@@ -102,6 +106,7 @@ pub(crate) struct Pools {
 pub(crate) struct ManagedPool {
     pub(crate) handle: Pool,
     altroot: Option<PathBuf>,
+    cachefile: Mutex<Cachefile>,
     stop: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Locked while a dataset is changed.
@@ -135,13 +140,19 @@ impl Pools {
             is_power_failing: AtomicBool::new(false),
             import_lock: Mutex::default(),
             unsaved: Mutex::default(),
+            cachefiles: Mutex::default(),
             rewind_probe: Mutex::default(),
             snapshot_admin: Mutex::default(),
         }
     }
 
     /// Adds an imported pool: starts its threads.
-    fn add_pool(self: &Arc<Self>, handle: Pool, altroot: Option<PathBuf>) -> Arc<ManagedPool> {
+    fn add_pool(
+        self: &Arc<Self>,
+        handle: Pool,
+        altroot: Option<PathBuf>,
+        cachefile: Cachefile,
+    ) -> Arc<ManagedPool> {
         let stop = Arc::new(AtomicBool::new(false));
         let name = handle.name().to_owned();
         let threads = self.start_threads(&handle, &stop);
@@ -149,6 +160,7 @@ impl Pools {
             filesystems: FileSystemTable::new(handle.clone(), self.snapshot_admin.lock().clone()),
             handle,
             altroot,
+            cachefile: Mutex::new(cachefile),
             stop,
             threads: Mutex::new(threads),
             dataset_lock: Mutex::default(),
@@ -204,12 +216,18 @@ impl Pools {
         threads
     }
 
+    /// Writes the list of pools, and the cache files that pools name.
+    fn save_pools(&self) {
+        self.save_list();
+        self.write_cachefiles();
+    }
+
     /// Writes the list of imported and unavailable pools. Imported ones come first: on a conflict of names the
     /// unavailable pool has to wait.
     ///
     /// A list that cannot be written stops no pool: [`Self::unsaved_warning`] reports it, and the
     /// watch thread tries again.
-    fn save_pools(&self) {
+    fn save_list(&self) {
         let mut unsaved = self.unsaved.lock();
         let mut all: Vec<_> = self.imported.lock().values().map(|pool| pool.to_saved()).collect();
         all.extend(self.unavailable.lock().iter().map(|one| one.saved.clone()));
@@ -343,6 +361,7 @@ impl ManagedPool {
             guid: self.handle.guid(),
             drives: self.handle.known_drives(),
             altroot: self.altroot.clone(),
+            cachefile: self.cachefile.lock().clone(),
             read_only: self.handle.is_read_only(),
             temporary: self.handle.has_temporary_name(),
             rewind: self.saved_rewind(),

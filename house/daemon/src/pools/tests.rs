@@ -170,6 +170,7 @@ fn export_finds_a_pool_that_was_just_imported() {
         guid: pool.handle.guid(),
         drives: pool.handle.known_drives(),
         altroot: None,
+        cachefile: super::cachefile::Cachefile::Default,
         read_only: false,
         temporary: false,
         rewind: Rewind::No,
@@ -500,4 +501,29 @@ fn open_doors_keep_a_pool_from_ending() {
     drop(server);
     home.pools.destroy(&destroy_call("tank/fs"), &caller).unwrap();
     home.pools.export_pool("tank", false).unwrap();
+}
+
+#[test]
+fn cachefile_names_pools_until_their_export() {
+    let home = TestDaemon::new("cachefile");
+    let file = home.dir.join("zpool.cache");
+    let names = || -> Vec<String> {
+        engine::read_cachefile(&file).unwrap().into_iter().map(|pool| pool.name).collect()
+    };
+    let set = |pool: &str, value: &str| home.pools.set_pool_property(pool, "cachefile", value);
+    home.create_pool("other").unwrap();
+    for pool in ["tank", "other"] {
+        set(pool, file.to_str().unwrap()).unwrap();
+    }
+    assert_eq!(names(), ["other", "tank"]);
+    let shown = home.pools.pool_properties(&["tank".to_owned()]).unwrap().remove(0).1;
+    let shown = shown.into_iter().find(|property| property.name == "cachefile").unwrap();
+    assert_eq!((shown.value.as_str(), shown.source.as_str()), (file.to_str().unwrap(), "local"));
+    home.pools.export_pool("other", false).unwrap();
+    assert_eq!(names(), ["tank"]);
+    set("tank", "none").unwrap();
+    assert!(!file.exists());
+    // the daemon's own list has the pool still
+    assert_eq!(home.saved_names(), ["tank"]);
+    assert!(set("tank", "relative").unwrap_err().to_string().contains("an absolute path"));
 }

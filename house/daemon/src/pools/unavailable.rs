@@ -79,7 +79,7 @@ impl Pools {
         let held = self.open_saved_pool(pool)?;
         held.record_import("open");
         self.log.write_line(&format!("pool '{}' is imported again", held.name()));
-        let taken = self.add_pool(held, pool.altroot.clone());
+        let taken = self.add_pool(held, pool.altroot.clone(), pool.cachefile.clone());
         self.log_import_events(&[Arc::clone(&taken)]);
         Ok(taken)
     }
@@ -234,7 +234,11 @@ impl Pools {
         };
         // it may just have been imported
         is_awaited().then(|| {
-            self.unavailable.lock().retain(|one| one.saved.name != name);
+            let gone: Vec<_> =
+                self.unavailable.lock().extract_if(.., |one| one.saved.name == name).collect();
+            for one in &gone {
+                self.forget_cachefile(&one.saved);
+            }
             self.log.write_line(&format!("pool '{name}' is no longer in the list"));
             self.save_pools();
             Ok(())

@@ -54,6 +54,7 @@ impl Pools {
                 if self.unsaved_warning().is_some() {
                     self.save_pools();
                 }
+                self.write_cachefiles();
                 self.retry_unavailable();
                 self.reopen_drives(&mut seen);
                 self.watch_pools(&mut watched);

@@ -35,8 +35,9 @@ pub(super) struct Args {
     /// Enable only the features of -o feature@NAME=enabled
     #[arg(short = 'd')]
     no_default_features: bool,
-    /// A property of the pool: ashift (9 to 16), altroot, comment, failmode, autoexpand,
-    /// autoreplace, autotrim, delegation, listsnapshots, feature@NAME (enabled or disabled),
+    /// A property of the pool: ashift (9 to 16), altroot, cachefile (a file for zdb and OpenZFS that
+    /// names the pool), comment, failmode, autoexpand, autoreplace, autotrim, delegation,
+    /// listsnapshots, feature@NAME (enabled or disabled),
     /// compatibility (so that other systems can import it: openzfs-2.1-linux, grub2, legacy, ...)
     #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = parse_assignment)]
     pool_properties: Vec<(String, String)>,
@@ -101,13 +102,14 @@ fn build_request(args: &Args, vdevs: Vec<vdevs::VdevSpec>) -> Result<CreatePool,
                 new.ashift = Some(ashift.ok_or_else(bad)?).filter(|shift| *shift != 0);
             }
             "altroot" => new.altroot = Some(value.into()),
-            // the daemon remembers its pools by itself
-            "cachefile" => (),
             _ => new.pool_properties.push((list::full_name(name).to_owned(), value.clone())),
         }
     }
     new.filesystem_properties
         .extend(args.mountpoint.clone().map(|at| ("mountpoint".to_owned(), at)));
+    if new.altroot.is_some() {
+        super::default_to_no_cachefile(&mut new.pool_properties);
+    }
     if let Some(root) = new.altroot.as_ref().filter(|root| !root.is_absolute()) {
         return Err(Failure::usage(format!("-R {}: an absolute path is expected", root.display())));
     }

@@ -1,5 +1,7 @@
 //! `poolhouse zpool import`.
 
+mod cachefile;
+
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -47,8 +49,8 @@ pub(super) struct Args {
     /// Where to look: a folder, an image file, a disk or a partition; may be repeated
     #[arg(short = 'd', value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Only on the drives that this file names, in which OpenZFS remembers its pools
-    /// (/etc/zfs/zpool.cache); it knows nothing of spares and cache drives
+    /// Only the pools that this cache file names (/etc/zfs/zpool.cache of OpenZFS, or the property
+    /// `cachefile`), on the drives that it names and on those in the same folders
     #[arg(short = 'c', value_name = "CACHEFILE", conflicts_with = "paths")]
     cachefile: Option<PathBuf>,
     /// Even if another host had it and did not export it
@@ -91,9 +93,8 @@ pub(super) struct Args {
     #[arg(long = "rewind-to-checkpoint", conflicts_with = "rewind")]
     checkpoint: bool,
     /// A property of the pool: readonly=on (nothing is written, not even the replay of intent
-    /// logs), altroot, or any that `zpool set` accepts; cachefile is ignored, because the daemon
-    /// remembers its pools. Without =: mount options of its file systems for this import, as of
-    /// `zfs mount -o`
+    /// logs), altroot, cachefile, or any that `zpool set` accepts. Without =: mount options of its
+    /// file systems for this import, as of `zfs mount -o`
     #[arg(short = 'o', value_name = "NAME=VALUE|OPTION,...")]
     properties: Vec<String>,
     /// Prefix of all mountpoints (altroot)
@@ -107,22 +108,43 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
+    if let Some(file) = &args.cachefile {
+        return cachefile::run(args, file, asking);
+    }
     let paths = search_paths(args)?;
     if args.pool.is_none() && !args.all {
-        if rewind_policy(args) != Rewind::No {
-            return Err(Failure::usage(
-                "-F, -T and --rewind-to-checkpoint are for a pool that is named",
-            ));
-        }
-        let ask = FindImportablePools { paths, destroyed: args.destroyed };
-        return print_importable(&asking.request(&ask)?, asking);
+        return print_importable(&find_importable(args, paths, asking)?, asking);
     }
+    import(args, paths, args.pool.clone(), asking)
+}
+
+/// The pools that can be imported from the devices at these paths.
+fn find_importable(
+    args: &Args,
+    paths: Vec<PathBuf>,
+    asking: &DaemonArgs,
+) -> Result<Vec<ImportablePool>, Failure> {
+    if rewind_policy(args) != Rewind::No {
+        return Err(Failure::usage(
+            "-F, -T and --rewind-to-checkpoint are for a pool that is named",
+        ));
+    }
+    asking.request(&FindImportablePools { paths, destroyed: args.destroyed })
+}
+
+/// Imports the pool of that name or number, or all.
+fn import(
+    args: &Args,
+    paths: Vec<PathBuf>,
+    pool: Option<String>,
+    asking: &DaemonArgs,
+) -> CommandResult {
     if needs_rewind_probe(args) && !asking.json {
         print::info(&"all metadata of the pool are read first: of a large one that takes minutes");
     }
     let ImportProperties { altroot, read_only, pool_properties: own, overrides: wish } =
         parse_properties(args)?;
-    let (name, destroyed, rewind) = (args.pool.clone(), args.destroyed, rewind_policy(args));
+    let (name, destroyed, rewind) = (pool.clone(), args.destroyed, rewind_policy(args));
     let roots = FindEncryptionRoots { paths: paths.clone(), name, destroyed, rewind };
     let keys = if args.load_keys { read_keys(&roots, asking)? } else { Vec::new() };
     let imported = import_with_progress(
@@ -130,7 +152,7 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
         asking,
         &ImportPools {
             paths,
-            name: args.pool.clone(),
+            name: pool,
             new_name: args.new_name.clone(),
             temporary: args.temporary,
             force: args.force,
@@ -295,13 +317,15 @@ fn parse_properties(args: &Args) -> Result<ImportProperties, Failure> {
         };
         match (name, value) {
             ("altroot", root) => said.altroot = Some(root.into()),
-            ("cachefile", _) => (),
             ("readonly", "on" | "off") => said.read_only = value == "on",
             ("readonly", _) => {
                 return Err(Failure::usage(format!("-o readonly={value}: it is on or off")));
             }
             _ => said.pool_properties.push((name.to_owned(), value.to_owned())),
         }
+    }
+    if said.altroot.is_some() {
+        super::default_to_no_cachefile(&mut said.pool_properties);
     }
     if let Some(root) = said.altroot.as_ref().filter(|root| !root.is_absolute()) {
         return Err(Failure::usage(format!("-R {}: an absolute path is expected", root.display())));
@@ -315,14 +339,6 @@ fn search_paths(args: &Args) -> Result<Vec<PathBuf>, Failure> {
     for path in &args.paths {
         let absolute = std::path::absolute(path);
         paths.push(absolute.map_err(|why| Failure::destination(path, &why))?);
-    }
-    if let Some(file) = &args.cachefile {
-        let drives = engine::read_cachefile_drives(file)?;
-        paths.extend(drives.into_iter().filter(|path| path.exists()));
-        if paths.is_empty() {
-            let what = format!("{}: none of the drives that it names are here", file.display());
-            return Err(Failure::usage(what));
-        }
     }
     if paths.is_empty() {
         paths.push(DEFAULT_SEARCH_PATH.into());

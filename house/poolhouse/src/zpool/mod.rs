@@ -116,6 +116,13 @@ enum Command {
     Version(VersionArgs),
 }
 
+/// Has a pool with an altroot be in no cache file, as with OpenZFS, unless the user named one.
+fn default_to_no_cachefile(properties: &mut Vec<(String, String)>) {
+    if !properties.iter().any(|(name, _)| name == "cachefile") {
+        properties.push(("cachefile".to_owned(), "none".to_owned()));
+    }
+}
+
 /// Give pools up, so that other hosts can import them
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:

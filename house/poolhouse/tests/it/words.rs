@@ -23,7 +23,6 @@ const KNOWN_REFUSAL_DIFFERENCES: &[(&str, &str)] = &[
         "the words of all other commands about a missing pool",
     ),
     ("zpool get feature@nothere tank", "refuses a feature that does not exist"),
-    ("zpool set cachefile=relative tank", "has no cache files"),
     ("zpool set bootfs=tank/nothere tank", "names the dataset"),
     ("zpool trim -c tank", "names the first drive only"),
     ("zpool initialize -s tank", "names the first drive only"),

@@ -339,15 +339,16 @@ pub struct ImportOptions {
     pub loaded_keys: Option<LoadedKeys>,
     /// Discards intent logs on missing log devices.
     pub allow_missing_logs: bool,
-    /// Import read-only: nothing is written, intent logs are not replayed, and the pool may be
-    /// in a state that only a writer cannot continue.
+    /// Read-only: nothing is written or replayed, and the state may be one that no writer can continue.
     pub read_only: bool,
     /// How far back it may be taken.
     pub rewind: Rewind,
     /// Shows how far the reading has come that comes before that.
     pub rewind_probe: Arc<RewindProbe>,
-    /// Pools that are here already: names with guids. A name is had by one pool only.
+    /// The imported pools, which keep their names: names and guids.
     pub imported_pools: Vec<(String, u64)>,
+    /// Drives of other pools that are imported here: a label of an earlier pool may remember their paths.
+    pub foreign_drives: Vec<PathBuf>,
 }
 
 /// The state to which the pool of that name or guid would be rewound; nothing is written. None: no
@@ -580,17 +581,16 @@ fn find_pool_drives(
 ) -> Result<PoolDrives> {
     let search = crate::search(paths).filter_destroyed(options.destroyed);
     let candidate = search.find_candidate(wanted)?;
-    search.check_originals_unused(candidate)?;
+    search.check_originals_unused(candidate, &options.foreign_drives)?;
     let newest = candidate.devices.iter().max_by_key(|device| device.newest_txg());
     if let Some(pool) = newest.map(|device| &device.config.pool) {
         let foreign = pool.host_id.is_some_and(|host| host != world.host.0);
+        let host = pool.host_name.clone().unwrap_or_else(|| "another host".to_owned());
         if pool.state == PoolState::Active && foreign && !options.force {
-            let host = pool.host_name.clone().unwrap_or_else(|| "another host".to_owned());
             return Err(Error::HostidMismatch { pool: candidate.name().to_owned(), host });
         }
         if pool.state == PoolState::Active && foreign {
-            let host = pool.host_name.as_deref().unwrap_or("another host");
-            super::multihost::check_activity(candidate, host)?;
+            super::multihost::check_activity(candidate, &host)?;
         }
     }
     let paths = candidate.devices.iter().map(|device| PathBuf::from(device.device.name()));

@@ -10,6 +10,7 @@ use units::Guid;
 use super::create::{describe_drive, open_unused_drive};
 use super::drive::Drive;
 use super::history::record_pool_event;
+use super::offline::OfflineOptions;
 use super::{Pool, latency};
 use crate::{Error, Result};
 
@@ -42,8 +43,34 @@ impl Pool {
             self.record_drive_event("spare", &found);
             return Ok(());
         }
-        let device = self.open_unused_drive(path, force)?;
-        self.attach_child(&found, (path, device), AttachMode::Replace, how)
+        let is_cleared = force && self.is_cleared_drive(&found, path);
+        if is_cleared {
+            self.offline_drive(
+                &found.guid.to_string(),
+                OfflineOptions { temporary: true, fault: false },
+            )?;
+        }
+        let device = self.open_unused_drive(path, force);
+        let done = device
+            .and_then(|device| self.attach_child(&found, (path, device), AttachMode::Replace, how));
+        if is_cleared && done.is_err() {
+            // without labels it may stay out of service: the first error says more
+            let _ = self.online_drive(&found.guid.to_string());
+        }
+        done
+    }
+
+    /// Whether `path` is the drive itself, in service, and has no labels: another program overwrote them, or the file
+    /// was deleted and made anew. Such a drive can replace itself, as OpenZFS allows it with `-f`.
+    fn is_cleared_drive(&self, drive: &VdevConfig, path: &Path) -> bool {
+        let leaf = self.0.spa.tree().leaf(drive.guid);
+        let device = leaf.and_then(|leaf| leaf.device().cloned());
+        let Some(device) = device else { return false };
+        // a file that can be opened is not the one that the pool has locked
+        let found = device::probe(&[path.to_path_buf()]).devices;
+        let current = found.first().unwrap_or(&device);
+        device::is_same_file(Path::new(device.name()), path)
+            && spa::read_labels(current).0.is_none()
     }
 
     /// The same with a drive that is open already. Its content is lost.

@@ -90,7 +90,7 @@ use parking_lot::Mutex;
 use spa::ActivePool;
 
 use crate::event::Event;
-use crate::{Error, Result};
+use crate::{CachefileEntry, Error, Result};
 pub use add::AddOptions;
 pub use arc::{MemoryBudget, MemoryReservation};
 pub use backup::BackupRequest;
@@ -381,6 +381,13 @@ impl Pool {
     pub fn known_drives(&self) -> Vec<PathBuf> {
         let missing = self.missing_drives().into_iter().map(|(_, path)| path);
         self.drives().into_iter().chain(missing).collect()
+    }
+
+    /// The pool's configuration for a cache file. It has the pool's own name, also while a temporary one is used.
+    pub fn cachefile_entry(&self) -> CachefileEntry {
+        let config = self.0.spa.config();
+        let name = config.name.clone().unwrap_or_else(|| self.name().to_owned());
+        CachefileEntry { name, guid: self.guid(), config: config.to_list() }
     }
 
     /// Gives the pool up, so that others can import it. All handles are of no use afterwards.

@@ -423,7 +423,6 @@ impl Pool {
             property(ASHIFT, ashift.unwrap_or(0).to_string(), source_of(ashift.is_some())),
             property("readonly", if self.is_read_only() { "on" } else { "off" }.to_owned(), "-"),
             property("last_scrubbed_txg", last_scrubbed.to_string(), "-"),
-            property("cachefile", "-".to_owned(), "default"),
             property("version", version, "default"),
         ];
         all.extend(self.space_properties()?);

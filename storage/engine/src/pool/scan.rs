@@ -155,6 +155,7 @@ struct DataErrors {
     count: u64,
     /// When they were looked up, in seconds since 1970.
     time: u64,
+    txg: u64,
     files: Vec<String>,
 }
 
@@ -251,9 +252,19 @@ impl Pool {
             let unknown = || "it could not be read or repaired".to_owned();
             let reason = |place| reasons.get(&place).cloned().unwrap_or_else(unknown);
             let lost = places.into_iter().map(|place| (place, reason(place))).collect();
-            *known = DataErrors { count, time: now, files: self.name_lost(lost) };
+            let txg = self.txg();
+            *known = DataErrors { count, time: now, txg, files: self.name_lost(lost) };
         }
         known.files.clone()
+    }
+
+    /// Has the next look at the files with damage read them anew, if the pool changed since the last one.
+    pub fn refresh_data_errors(&self) {
+        let txg = self.txg();
+        let mut known = self.0.scan_control.data_errors.lock();
+        if known.txg != txg {
+            *known = DataErrors::default();
+        }
     }
 
     /// Runs scans when they are requested, until told to stop. A scan that was interrupted goes on at once. For

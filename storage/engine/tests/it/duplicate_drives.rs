@@ -176,3 +176,30 @@ fn busy_image_is_not_replaced_by_a_copy() {
     assert!(error.to_string().contains("d0.img' is in use"), "{error}");
     export_pool(held);
 }
+
+#[test]
+fn destroyed_pool_imports_beside_user_of_its_drives() {
+    let folder = TempDir::new("copies-destroyed", 3, 128 << 20);
+    let new = new_pool(&folder, VdevLayout::Mirror, 3);
+    let first = engine::pool::create(&new, &environment()).unwrap();
+    write_file(&first, "tank", "f", b"still there");
+    first.destroy_pool().unwrap();
+    drop(first);
+    let drives = vec![folder.drives(3).remove(0)];
+    let vdev = NewVdev { layout: VdevLayout::Single, role: VdevRole::Data, drives };
+    let new =
+        engine::pool::NewPool { name: "other".to_owned(), vdevs: vec![vdev], force: true, ..new };
+    let other = engine::pool::create(&new, &environment()).unwrap();
+    let options = ImportOptions { force: true, destroyed: true, ..ImportOptions::default() };
+    let import = |options: &ImportOptions| {
+        engine::pool::import_with(&[folder.path().to_owned()], "tank", options, &environment())
+    };
+    // the drive could be one of the destroyed pool that another program has open
+    assert!(matches!(import(&options).unwrap_err(), engine::Error::InUse { .. }));
+    let options = ImportOptions { foreign_drives: other.drives(), ..options };
+    let found = import(&options).unwrap();
+    assert_eq!(read_file(&found, "tank", "f"), b"still there");
+    assert_eq!(found.drives(), folder.drives(3)[1..]);
+    export_pool(found);
+    export_pool(other);
+}

@@ -180,3 +180,33 @@ fn sides_come_and_go() {
     drop(held);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }
+
+#[test]
+fn drive_without_labels_replaces_itself() {
+    let folder = TempDir::new("replace-itself", 3, DRIVE_SIZE);
+    let new = new_pool(&folder, VdevLayout::Raidz(1), 3);
+    let pool = engine::pool::create(&new, &environment()).unwrap();
+    fill_pool(&pool);
+    let drive = folder.drives(3).remove(1);
+    let name = drive.to_str().unwrap();
+    let refused = pool.replace_drive(name, Some(&drive), true).unwrap_err();
+    assert!(matches!(refused, engine::Error::DeviceInPool { .. }), "it is well: {refused}");
+    // another program writes zeros to all of it
+    let file = std::fs::OpenOptions::new().write(true).open(&drive).unwrap();
+    file.set_len(0).unwrap();
+    file.set_len(DRIVE_SIZE).unwrap();
+    let refused = pool.replace_drive(name, Some(&drive), false).unwrap_err();
+    assert!(matches!(refused, engine::Error::DeviceInPool { .. }), "without -f: {refused}");
+    pool.replace_drive(name, Some(&drive), true).unwrap();
+    resilver(&pool, "itself");
+    // the file is deleted, and a new one is made
+    std::fs::remove_file(&drive).unwrap();
+    create_image(&folder, drive.file_name().unwrap().to_str().unwrap(), DRIVE_SIZE);
+    pool.replace_drive(name, Some(&drive), true).unwrap();
+    resilver(&pool, "itself anew");
+    compare_files(&pool, "itself");
+    assert_eq!(leaf_count(&pool), 3);
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}

@@ -287,3 +287,30 @@ fn unreadable_block_enters_the_error_log() {
     drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }
+
+#[test]
+fn lost_block_of_a_read_is_logged() {
+    let folder = TempDir::new("healing-lost", 1, DRIVE_SIZE);
+    let content = noise_bytes(11, 1 << 20);
+    let (drive, at) = create_corrupted(&folder, VdevLayout::Single, 1, &content);
+    let pool = import(&folder.drives(1));
+    let read = || {
+        let live = pool.filesystem("tank").unwrap();
+        let file = live.reader().find(b"film").unwrap().unwrap();
+        file.content().read(0, &mut vec![0; 1 << 20]).is_ok()
+    };
+    assert_eq!(pool.data_errors(), Vec::<String>::new());
+    with_sync_thread(&pool, || assert!(!read(), "a wrong sector of the only copy was read"));
+    let errors = pool.data_errors();
+    assert!(matches!(&errors[..], [one] if one.starts_with("tank:/film: bytes ")), "{errors:?}");
+    // the error log is in the pool
+    pool.export().unwrap();
+    drop(pool);
+    let sector = &content[2 * SECTOR_SIZE..3 * SECTOR_SIZE];
+    overwrite(&folder.drives(1)[drive], at, sector);
+    let pool = import(&folder.drives(1));
+    assert_eq!(pool.data_errors(), errors);
+    assert_eq!(pool.scrub(&ScanProgress::new()).unwrap().errors, 0);
+    assert_eq!(pool.data_errors(), Vec::<String>::new(), "a scrub found it whole");
+    pool.export().unwrap();
+}

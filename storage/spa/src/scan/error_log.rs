@@ -65,11 +65,14 @@ enum LogEnd {
 }
 
 impl ErrorLog {
-    /// Notes that a block, born in a txg, could not be repaired.
+    /// Records that a block, born in a txg, could not be read or repaired. A block past the limit is found again
+    /// by the next reader, or a scrub.
     pub(crate) fn record(&self, zbookmark: Zbookmark, birth: Txg) {
         let mut pending = self.0.lock();
         let list = if pending.is_scanning { &mut pending.scan } else { &mut pending.last };
-        list.entry(zbookmark).or_insert(birth);
+        if list.len() < MAX_ENTRIES {
+            list.entry(zbookmark).or_insert(birth);
+        }
     }
 
     /// From now on blocks go to the log of the scan.
