@@ -104,6 +104,10 @@ pub struct MemoryReservation {
 
 impl MemoryReservation {
     /// Sets its size in bytes. Caches evict blocks before this returns, if it grew.
+    ///
+    /// # Panics
+    ///
+    /// If the reservations of the budget are not the sum of their parts, which is a mistake here.
     pub fn set_bytes(&self, bytes: usize) {
         let before = self.bytes.swap(bytes, Ordering::Relaxed);
         let reserved = &self.budget.0.reserved;

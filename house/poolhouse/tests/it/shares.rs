@@ -105,6 +105,37 @@ fn volumes_are_copied_over_nbd() {
 }
 
 #[test]
+fn nbd_requires_tls_when_configured() {
+    if lacks("nbdcopy") || lacks("nbdinfo") {
+        return;
+    }
+    let nas = TestNas::new("nbdtls", 1);
+    nas.create_pool("-m none tank", 1);
+    nas.run_ok("zfs create -V 16M tank/disk");
+    nas.run_ok("share add nbd tank/disk -o name=disk");
+    nas.run_ok("config set nbd.tls require");
+    let port = free_port();
+    nas.run_ok(&format!("config set nbd.listen {port}"));
+    let (is_served, said) = run_client(&["nbdinfo", &format!("nbd://127.0.0.1:{port}/disk")]);
+    assert!(!is_served, "{said}");
+    let folder = nas.0.join("trusted");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("ca-cert.pem"), nas.run_ok("web certificate")).unwrap();
+    let uri = format!("nbds://127.0.0.1:{port}/disk?tls-certificates={}", path_arg(&folder));
+    let info = run_client_ok(&["nbdinfo", "--json", &uri]);
+    assert!(info.contains("\"TLS\": true"), "{info}");
+    let (image, back) = (nas.0.join("image"), nas.0.join("back"));
+    let (image, back) = (path_arg(&image), path_arg(&back));
+    std::fs::write(image, random_bytes(16 << 20)).unwrap();
+    run_client_ok(&["nbdcopy", "--flush", image, &uri]);
+    run_client_ok(&["nbdcopy", &uri, back]);
+    assert!(std::fs::read(image).unwrap() == std::fs::read(back).unwrap());
+    // there is none of NVMe/TCP, and the entry does not look as if there was
+    let refused = nas.run_failing("config set nvme.tls require", 2);
+    assert!(refused.contains("NVMe/TCP has no TLS here"), "{refused}");
+}
+
+#[test]
 fn nbd_shares_follow_their_volumes() {
     if lacks("nbdcopy") || lacks("nbdinfo") {
         return;
