@@ -11,7 +11,7 @@ use crate::{Call, Method};
 pub struct ListAlerts {}
 
 impl Call for ListAlerts {
-    type Answer = AlertList;
+    type Response = AlertList;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/alerts";
     const CHANGES: bool = false;
@@ -36,7 +36,7 @@ pub struct AcknowledgeAlert {
 }
 
 impl Call for AcknowledgeAlert {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/alerts/acknowledge";
     const CHANGES: bool = true;
@@ -51,7 +51,7 @@ impl Call for AcknowledgeAlert {
 pub struct TestAlerts {}
 
 impl Call for TestAlerts {
-    type Answer = Vec<ChannelTest>;
+    type Response = Vec<ChannelTest>;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/alerts/test";
     const CHANGES: bool = true;

@@ -55,7 +55,7 @@ pub struct StartedBackup {
 }
 
 impl Call for StartBackup {
-    type Answer = StartedBackup;
+    type Response = StartedBackup;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/backups";
     const CHANGES: bool = true;

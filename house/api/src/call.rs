@@ -42,7 +42,7 @@ impl Method {
 /// A request to the daemon.
 pub trait Call: Serialize + DeserializeOwned + ToSchema + Send + 'static {
     /// The value that the daemon answers with.
-    type Answer: Serialize + DeserializeOwned + Send + 'static;
+    type Response: Serialize + DeserializeOwned + Send + 'static;
 
     /// The method.
     const METHOD: Method;
@@ -69,7 +69,7 @@ pub trait Call: Serialize + DeserializeOwned + ToSchema + Send + 'static {
 
     /// The reply without a daemon that could be reached or started: no pool is imported then. None:
     /// the call fails.
-    fn answer_without_daemon(&self) -> Option<Self::Answer> {
+    fn response_without_daemon(&self) -> Option<Self::Response> {
         None
     }
 
@@ -79,7 +79,7 @@ pub trait Call: Serialize + DeserializeOwned + ToSchema + Send + 'static {
     }
 
     /// The pools that the call changed. The daemon records the command in their history.
-    fn changed_pools(&self, _answer: &Self::Answer) -> Vec<String> {
+    fn changed_pools(&self, _answer: &Self::Response) -> Vec<String> {
         Vec::new()
     }
 }

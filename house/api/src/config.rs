@@ -12,7 +12,7 @@ use crate::{Call, Method};
 pub struct GetConfig {}
 
 impl Call for GetConfig {
-    type Answer = ConfigReport;
+    type Response = ConfigReport;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/config";
     const CHANGES: bool = false;
@@ -47,7 +47,7 @@ pub struct SetConfig {
 }
 
 impl Call for SetConfig {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Patch;
     const PATH: &'static str = "/config";
     const CHANGES: bool = true;

@@ -10,7 +10,7 @@ use crate::{Call, Method};
 pub struct GetDaemon {}
 
 impl Call for GetDaemon {
-    type Answer = DaemonInfo;
+    type Response = DaemonInfo;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/daemon";
     const CHANGES: bool = false;
@@ -30,7 +30,7 @@ pub struct DaemonInfo {
 pub struct StopDaemon {}
 
 impl Call for StopDaemon {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/daemon/stop";
     const CHANGES: bool = true;

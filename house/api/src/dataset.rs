@@ -39,12 +39,12 @@ impl ListDatasets {
 }
 
 impl Call for ListDatasets {
-    type Answer = Vec<Dataset>;
+    type Response = Vec<Dataset>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/datasets";
     const CHANGES: bool = false;
 
-    fn answer_without_daemon(&self) -> Option<Vec<Dataset>> {
+    fn response_without_daemon(&self) -> Option<Vec<Dataset>> {
         self.names.is_empty().then(Vec::new)
     }
 }
@@ -81,7 +81,7 @@ pub struct ListOwnerUsage {
 }
 
 impl Call for ListOwnerUsage {
-    type Answer = Vec<OwnerUsage>;
+    type Response = Vec<OwnerUsage>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/owner-usage";
     const CHANGES: bool = false;
@@ -110,7 +110,7 @@ pub struct CreateFilesystem {
 }
 
 impl Call for CreateFilesystem {
-    type Answer = Mounting;
+    type Response = Mounting;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/filesystems";
     const CHANGES: bool = true;
@@ -162,7 +162,7 @@ pub struct CreatedVolume {
 }
 
 impl Call for CreateVolume {
-    type Answer = CreatedVolume;
+    type Response = CreatedVolume;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/volumes";
     const CHANGES: bool = true;
@@ -214,7 +214,7 @@ pub struct DestroyDatasets {
 }
 
 impl Call for DestroyDatasets {
-    type Answer = DestroyedDatasets;
+    type Response = DestroyedDatasets;
     // a list of snapshots may be longer than a path can be
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/datasets/destroy";
@@ -269,7 +269,7 @@ pub struct SetProperties {
 }
 
 impl Call for SetProperties {
-    type Answer = Mounting;
+    type Response = Mounting;
     const METHOD: Method = Method::Patch;
     const PATH: &'static str = "/dataset-properties";
     const CHANGES: bool = true;
@@ -306,7 +306,7 @@ pub struct InheritProperty {
 }
 
 impl Call for InheritProperty {
-    type Answer = Mounting;
+    type Response = Mounting;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/dataset-properties/inherit";
     const CHANGES: bool = true;
@@ -340,7 +340,7 @@ pub struct PromoteClone {
 }
 
 impl Call for PromoteClone {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/datasets/{name}/promote";
     const CHANGES: bool = true;
@@ -383,7 +383,7 @@ pub struct RenameDataset {
 }
 
 impl Call for RenameDataset {
-    type Answer = Mounting;
+    type Response = Mounting;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/datasets/{name}/rename";
     const CHANGES: bool = true;
@@ -424,7 +424,7 @@ pub struct UpgradeFilesystem {
 }
 
 impl Call for UpgradeFilesystem {
-    type Answer = FilesystemUpgrade;
+    type Response = FilesystemUpgrade;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/datasets/{name}/upgrade";
     const CHANGES: bool = true;
@@ -446,7 +446,7 @@ pub struct GetDeleteQueue {
 }
 
 impl Call for GetDeleteQueue {
-    type Answer = bool;
+    type Response = bool;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/datasets/{name}/delete-queue";
     const CHANGES: bool = false;

@@ -17,7 +17,7 @@ pub struct ListFileChanges {
 }
 
 impl Call for ListFileChanges {
-    type Answer = Vec<FileChange>;
+    type Response = Vec<FileChange>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/snapshots/changes";
     const CHANGES: bool = false;

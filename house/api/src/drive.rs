@@ -13,7 +13,7 @@ use crate::{Call, Method};
 pub struct ListDrives {}
 
 impl Call for ListDrives {
-    type Answer = DriveList;
+    type Response = DriveList;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/drives";
     const CHANGES: bool = false;
@@ -154,7 +154,7 @@ pub struct GetDrive {
 }
 
 impl Call for GetDrive {
-    type Answer = DriveDetails;
+    type Response = DriveDetails;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/drives/{drive}";
     const CHANGES: bool = false;
@@ -177,7 +177,7 @@ pub struct DriveDetails {
 pub struct CheckDrives {}
 
 impl Call for CheckDrives {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/drives/check";
     const CHANGES: bool = true;
@@ -198,7 +198,7 @@ pub struct TestDrive {
 }
 
 impl Call for TestDrive {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/drives/{drive}/test";
     const CHANGES: bool = true;
@@ -219,7 +219,7 @@ pub struct NoteDrive {
 }
 
 impl Call for NoteDrive {
-    type Answer = Drive;
+    type Response = Drive;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/drives/{drive}/note";
     const CHANGES: bool = true;
@@ -239,7 +239,7 @@ pub struct LocateDrive {
 }
 
 impl Call for LocateDrive {
-    type Answer = LocateMethod;
+    type Response = LocateMethod;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/drives/{drive}/locate";
     const CHANGES: bool = true;
@@ -280,7 +280,7 @@ pub struct BurnInDrive {
 }
 
 impl Call for BurnInDrive {
-    type Answer = BurnInReport;
+    type Response = BurnInReport;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/drives/{drive}/burn-in";
     const CHANGES: bool = true;
@@ -298,7 +298,7 @@ pub struct GetBurnIn {
 }
 
 impl Call for GetBurnIn {
-    type Answer = BurnInReport;
+    type Response = BurnInReport;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/drives/{drive}/burn-in";
     const CHANGES: bool = false;

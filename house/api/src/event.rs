@@ -19,7 +19,7 @@ pub struct ListEvents {
 }
 
 impl Call for ListEvents {
-    type Answer = EventPage;
+    type Response = EventPage;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/events";
     const CHANGES: bool = false;

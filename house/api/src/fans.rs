@@ -12,7 +12,7 @@ pub struct GetFans {}
 
 impl Call for GetFans {
     /// None: no fan is configured.
-    type Answer = Option<FanStatus>;
+    type Response = Option<FanStatus>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/fans";
     const CHANGES: bool = false;
@@ -45,7 +45,7 @@ pub struct CalibrateFan {
 }
 
 impl Call for CalibrateFan {
-    type Answer = Calibration;
+    type Response = Calibration;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/fans/{fan}/calibrate";
     const CHANGES: bool = true;

@@ -17,7 +17,7 @@ pub struct ListFiles {
 }
 
 impl Call for ListFiles {
-    type Answer = Vec<FileEntry>;
+    type Response = Vec<FileEntry>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/files";
     const CHANGES: bool = false;
@@ -54,7 +54,7 @@ pub struct RestoreFile {
 }
 
 impl Call for RestoreFile {
-    type Answer = String;
+    type Response = String;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/files/restore";
     const CHANGES: bool = true;
@@ -79,7 +79,7 @@ pub struct RestoreFolder {
 }
 
 impl Call for RestoreFolder {
-    type Answer = StartedRestore;
+    type Response = StartedRestore;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/files/restore-folder";
     const CHANGES: bool = true;

@@ -18,7 +18,7 @@ pub struct PlaceHold {
 }
 
 impl Call for PlaceHold {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/holds";
     const CHANGES: bool = true;
@@ -50,7 +50,7 @@ pub struct ReleaseHold {
 }
 
 impl Call for ReleaseHold {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/holds/release";
     const CHANGES: bool = true;
@@ -80,7 +80,7 @@ pub struct ListHolds {
 }
 
 impl Call for ListHolds {
-    type Answer = Vec<Hold>;
+    type Response = Vec<Hold>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/holds";
     const CHANGES: bool = false;

@@ -10,7 +10,7 @@ use crate::{Call, Method};
 pub struct ListJobs {}
 
 impl Call for ListJobs {
-    type Answer = Vec<Job>;
+    type Response = Vec<Job>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/jobs";
     const CHANGES: bool = false;
@@ -24,7 +24,7 @@ pub struct CancelJob {
 }
 
 impl Call for CancelJob {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Delete;
     const PATH: &'static str = "/jobs/{id}";
     const CHANGES: bool = true;

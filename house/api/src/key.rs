@@ -26,7 +26,7 @@ pub struct LoadKey {
 }
 
 impl Call for LoadKey {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/datasets/{name}/key/load";
     const CHANGES: bool = true;
@@ -52,7 +52,7 @@ pub struct UnloadKey {
 }
 
 impl Call for UnloadKey {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/datasets/{name}/key/unload";
     const CHANGES: bool = true;
@@ -84,7 +84,7 @@ pub struct ChangeKey {
 }
 
 impl Call for ChangeKey {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Put;
     const PATH: &'static str = "/datasets/{name}/key";
     const CHANGES: bool = true;
@@ -110,7 +110,7 @@ pub struct InheritKey {
 }
 
 impl Call for InheritKey {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/datasets/{name}/key/inherit";
     const CHANGES: bool = true;

@@ -17,7 +17,7 @@ pub struct CheckpointPool {
 }
 
 impl Call for CheckpointPool {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/checkpoint";
     const CHANGES: bool = true;
@@ -43,7 +43,7 @@ pub struct ChangePoolGuid {
 }
 
 impl Call for ChangePoolGuid {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/guid";
     const CHANGES: bool = true;
@@ -66,12 +66,12 @@ pub struct ListUpgrades {
 }
 
 impl Call for ListUpgrades {
-    type Answer = Vec<UpgradeStatus>;
+    type Response = Vec<UpgradeStatus>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/upgrades";
     const CHANGES: bool = false;
 
-    fn answer_without_daemon(&self) -> Option<Vec<UpgradeStatus>> {
+    fn response_without_daemon(&self) -> Option<Vec<UpgradeStatus>> {
         self.names.is_empty().then(Vec::new)
     }
 }
@@ -87,7 +87,7 @@ pub struct UpgradePool {
 }
 
 impl Call for UpgradePool {
-    type Answer = UpgradeResult;
+    type Response = UpgradeResult;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/upgrade";
     const CHANGES: bool = true;
@@ -110,12 +110,12 @@ pub struct GetIoStats {
 }
 
 impl Call for GetIoStats {
-    type Answer = Vec<PoolIoStats>;
+    type Response = Vec<PoolIoStats>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/io-stats";
     const CHANGES: bool = false;
 
-    fn answer_without_daemon(&self) -> Option<Vec<PoolIoStats>> {
+    fn response_without_daemon(&self) -> Option<Vec<PoolIoStats>> {
         self.names.is_empty().then(Vec::new)
     }
 }
@@ -140,7 +140,7 @@ pub struct SweepDrives {
 }
 
 impl Call for SweepDrives {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/devices/sweep";
     const CHANGES: bool = true;

@@ -12,7 +12,7 @@ use crate::{Call, Method};
 pub struct ListMounts {}
 
 impl Call for ListMounts {
-    type Answer = Vec<(String, PathBuf)>;
+    type Response = Vec<(String, PathBuf)>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/mounts";
     const CHANGES: bool = false;
@@ -33,7 +33,7 @@ pub struct Mount {
 }
 
 impl Call for Mount {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/mounts";
     const CHANGES: bool = true;
@@ -61,7 +61,7 @@ pub struct Unmount {
 }
 
 impl Call for Unmount {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/mounts/unmount";
     const CHANGES: bool = true;

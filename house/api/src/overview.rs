@@ -15,7 +15,7 @@ use crate::{Call, DriveList, EventRecord, FanStatus, Job, Method, PoolReport, Up
 pub struct GetOverview {}
 
 impl Call for GetOverview {
-    type Answer = Overview;
+    type Response = Overview;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/overview";
     const CHANGES: bool = false;

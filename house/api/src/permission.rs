@@ -84,7 +84,7 @@ pub struct GetPermissions {
 }
 
 impl Call for GetPermissions {
-    type Answer = Vec<DatasetPermissions>;
+    type Response = Vec<DatasetPermissions>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/datasets/{name}/permissions";
     const CHANGES: bool = false;
@@ -109,7 +109,7 @@ pub struct AllowPermissions {
 }
 
 impl Call for AllowPermissions {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/datasets/{name}/permissions";
     const CHANGES: bool = true;
@@ -148,7 +148,7 @@ pub struct RemovePermissions {
 }
 
 impl Call for RemovePermissions {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/datasets/{name}/permissions/remove";
     const CHANGES: bool = true;

@@ -10,7 +10,7 @@ use crate::{Call, Method, pool_of};
 pub struct RunPolicies {}
 
 impl Call for RunPolicies {
-    type Answer = PolicyRun;
+    type Response = PolicyRun;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/policies/run";
     const CHANGES: bool = true;
@@ -46,7 +46,7 @@ pub struct PolicyRun {
 pub struct GetPolicyStatus {}
 
 impl Call for GetPolicyStatus {
-    type Answer = Vec<PolicyStatus>;
+    type Response = Vec<PolicyStatus>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/policies";
     const CHANGES: bool = false;

@@ -21,12 +21,12 @@ pub struct ListPools {
 }
 
 impl Call for ListPools {
-    type Answer = Vec<PoolReport>;
+    type Response = Vec<PoolReport>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/pools";
     const CHANGES: bool = false;
 
-    fn answer_without_daemon(&self) -> Option<Vec<PoolReport>> {
+    fn response_without_daemon(&self) -> Option<Vec<PoolReport>> {
         self.names.is_empty().then(Vec::new)
     }
 }
@@ -87,7 +87,7 @@ impl CreatePool {
 }
 
 impl Call for CreatePool {
-    type Answer = Mounting;
+    type Response = Mounting;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools";
     const CHANGES: bool = true;
@@ -113,7 +113,7 @@ pub struct FindImportablePools {
 }
 
 impl Call for FindImportablePools {
-    type Answer = Vec<ImportablePool>;
+    type Response = Vec<ImportablePool>;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/imports/search";
     const CHANGES: bool = false;
@@ -162,7 +162,7 @@ pub struct FindEncryptionRoots {
 }
 
 impl Call for FindEncryptionRoots {
-    type Answer = Vec<EncryptionRoot>;
+    type Response = Vec<EncryptionRoot>;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/imports/encryption-roots";
     const CHANGES: bool = false;
@@ -227,7 +227,7 @@ pub struct ImportPools {
 }
 
 impl Call for ImportPools {
-    type Answer = ImportResult;
+    type Response = ImportResult;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/imports";
     const CHANGES: bool = true;
@@ -264,7 +264,7 @@ pub struct ImportResult {
 pub struct GetRewindProgress {}
 
 impl Call for GetRewindProgress {
-    type Answer = Option<RewindProgress>;
+    type Response = Option<RewindProgress>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/imports/rewind-probe";
     const CHANGES: bool = false;
@@ -275,7 +275,7 @@ impl Call for GetRewindProgress {
 pub struct StopRewindProbe {}
 
 impl Call for StopRewindProbe {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Delete;
     const PATH: &'static str = "/imports/rewind-probe";
     const CHANGES: bool = true;
@@ -296,7 +296,7 @@ pub struct ExportPool {
 }
 
 impl Call for ExportPool {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/export";
     const CHANGES: bool = true;
@@ -322,7 +322,7 @@ pub struct DestroyPool {
 }
 
 impl Call for DestroyPool {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Delete;
     const PATH: &'static str = "/pools/{name}";
     const CHANGES: bool = true;
@@ -346,7 +346,7 @@ pub struct GetPoolProperties {
 }
 
 impl Call for GetPoolProperties {
-    type Answer = Vec<(String, Vec<PoolProperty>)>;
+    type Response = Vec<(String, Vec<PoolProperty>)>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/pool-properties";
     const CHANGES: bool = false;
@@ -362,7 +362,7 @@ pub struct GetVdevProperties {
 }
 
 impl Call for GetVdevProperties {
-    type Answer = Vec<VdevProperties>;
+    type Response = Vec<VdevProperties>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/pools/{name}/vdev-properties";
     const CHANGES: bool = false;
@@ -382,7 +382,7 @@ pub struct SetVdevProperty {
 }
 
 impl Call for SetVdevProperty {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Put;
     const PATH: &'static str = "/pools/{name}/vdev-properties/{property}";
     const CHANGES: bool = true;
@@ -408,7 +408,7 @@ pub struct SetPoolProperty {
 }
 
 impl Call for SetPoolProperty {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Put;
     const PATH: &'static str = "/pools/{name}/properties/{property}";
     const CHANGES: bool = true;
@@ -431,7 +431,7 @@ pub struct SyncPools {
 }
 
 impl Call for SyncPools {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/sync";
     const CHANGES: bool = true;
@@ -450,7 +450,7 @@ pub struct GetPoolHistory {
 }
 
 impl Call for GetPoolHistory {
-    type Answer = Vec<Facts>;
+    type Response = Vec<Facts>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/pool-history";
     const CHANGES: bool = false;
@@ -477,7 +477,7 @@ pub struct ScrubPool {
 }
 
 impl Call for ScrubPool {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/scrub";
     const CHANGES: bool = true;
@@ -506,7 +506,7 @@ pub struct ClearPool {
 }
 
 impl Call for ClearPool {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/clear";
     const CHANGES: bool = true;

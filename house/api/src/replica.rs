@@ -18,7 +18,7 @@ pub struct Replicate {
 }
 
 impl Call for Replicate {
-    type Answer = Vec<ReplicatedDataset>;
+    type Response = Vec<ReplicatedDataset>;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/replicas/replicate";
     const CHANGES: bool = true;
@@ -37,7 +37,7 @@ pub struct RunReplicas {
 }
 
 impl Call for RunReplicas {
-    type Answer = Vec<ReplicatedDataset>;
+    type Response = Vec<ReplicatedDataset>;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/replicas/run";
     const CHANGES: bool = true;
@@ -63,7 +63,7 @@ pub struct ReplicatedDataset {
 pub struct GetReplicaStatus {}
 
 impl Call for GetReplicaStatus {
-    type Answer = Vec<ReplicaStatus>;
+    type Response = Vec<ReplicaStatus>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/replicas";
     const CHANGES: bool = false;

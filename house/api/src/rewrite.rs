@@ -48,7 +48,7 @@ pub struct StartedRewrite {
 }
 
 impl Call for RewriteFiles {
-    type Answer = StartedRewrite;
+    type Response = StartedRewrite;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/files/rewrite";
     const CHANGES: bool = true;
@@ -66,7 +66,7 @@ pub struct GetRewrite {
 }
 
 impl Call for GetRewrite {
-    type Answer = RewriteStatus;
+    type Response = RewriteStatus;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/files/rewrite/{job}";
     const CHANGES: bool = false;

@@ -80,7 +80,7 @@ impl fmt::Display for Protocol {
 pub struct GetShares {}
 
 impl Call for GetShares {
-    type Answer = ShareStatus;
+    type Response = ShareStatus;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/shares";
     const CHANGES: bool = false;
@@ -158,7 +158,7 @@ pub struct AddShare {
 }
 
 impl Call for AddShare {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/shares";
     const CHANGES: bool = true;
@@ -199,7 +199,7 @@ pub struct ImportShares {
 }
 
 impl Call for ImportShares {
-    type Answer = ImportedShares;
+    type Response = ImportedShares;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/shares/import";
     const CHANGES: bool = true;
@@ -252,7 +252,7 @@ pub struct RemoveShare {
 }
 
 impl Call for RemoveShare {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Delete;
     const PATH: &'static str = "/shares";
     const CHANGES: bool = true;
@@ -271,7 +271,7 @@ pub struct ShareFilesystems {
 }
 
 impl Call for ShareFilesystems {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/shares/share";
     const CHANGES: bool = true;
@@ -290,7 +290,7 @@ pub struct UnshareFilesystems {
 }
 
 impl Call for UnshareFilesystems {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/shares/unshare";
     const CHANGES: bool = true;

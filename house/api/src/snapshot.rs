@@ -19,7 +19,7 @@ pub struct CreateSnapshots {
 }
 
 impl Call for CreateSnapshots {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/snapshots";
     const CHANGES: bool = true;
@@ -56,7 +56,7 @@ pub struct CreateBookmark {
 }
 
 impl Call for CreateBookmark {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/bookmarks";
     const CHANGES: bool = true;
@@ -86,7 +86,7 @@ pub struct RedactSnapshot {
 }
 
 impl Call for RedactSnapshot {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/bookmarks/redaction";
     const CHANGES: bool = true;
@@ -121,7 +121,7 @@ pub struct RollbackDataset {
 }
 
 impl Call for RollbackDataset {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/snapshots/{snapshot}/rollback";
     const CHANGES: bool = true;
@@ -163,7 +163,7 @@ pub struct CloneSnapshot {
 }
 
 impl Call for CloneSnapshot {
-    type Answer = Mounting;
+    type Response = Mounting;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/snapshots/{snapshot}/clone";
     const CHANGES: bool = true;

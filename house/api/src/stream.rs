@@ -64,7 +64,7 @@ pub struct SendStream {
 }
 
 impl Call for SendStream {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/streams/send";
     // the pool stays as it is, but a client must not repeat the call
@@ -90,7 +90,7 @@ pub struct PlanSend {
 }
 
 impl Call for PlanSend {
-    type Answer = Vec<PlannedSend>;
+    type Response = Vec<PlannedSend>;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/streams/plan";
     const CHANGES: bool = false;
@@ -186,7 +186,7 @@ pub struct ReceivedSnapshot {
 }
 
 impl Call for ReceiveStream {
-    type Answer = ReceivedStream;
+    type Response = ReceivedStream;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/streams/receive";
     const CHANGES: bool = true;
@@ -208,7 +208,7 @@ pub struct AbortReceive {
 }
 
 impl Call for AbortReceive {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/streams/abort";
     const CHANGES: bool = true;

@@ -18,7 +18,7 @@ pub struct AddTimeMachine {
 }
 
 impl Call for AddTimeMachine {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/timemachine";
     const CHANGES: bool = true;
@@ -37,7 +37,7 @@ impl Call for AddTimeMachine {
 pub struct ListTimeMachines {}
 
 impl Call for ListTimeMachines {
-    type Answer = Vec<TimeMachine>;
+    type Response = Vec<TimeMachine>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/timemachine";
     const CHANGES: bool = false;
@@ -46,7 +46,7 @@ impl Call for ListTimeMachines {
         "list destinations of Time Machine".to_owned()
     }
 
-    fn answer_without_daemon(&self) -> Option<Vec<TimeMachine>> {
+    fn response_without_daemon(&self) -> Option<Vec<TimeMachine>> {
         Some(Vec::new())
     }
 }
@@ -96,7 +96,7 @@ pub struct RollBackTimeMachine {
 
 impl Call for RollBackTimeMachine {
     /// The snapshot, `FS@NAME`.
-    type Answer = String;
+    type Response = String;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/timemachine/{user}/rollback";
     const CHANGES: bool = true;

@@ -12,7 +12,7 @@ pub struct GetUps {}
 
 impl Call for GetUps {
     /// None: no UPS is configured.
-    type Answer = Option<UpsStatus>;
+    type Response = Option<UpsStatus>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/ups";
     const CHANGES: bool = false;

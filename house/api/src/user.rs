@@ -10,7 +10,7 @@ use crate::{Call, Method, Secret};
 pub struct ListUsers {}
 
 impl Call for ListUsers {
-    type Answer = Vec<ShareUser>;
+    type Response = Vec<ShareUser>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/users";
     const CHANGES: bool = false;
@@ -44,7 +44,7 @@ pub struct AddUser {
 }
 
 impl Call for AddUser {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/users";
     const CHANGES: bool = true;
@@ -64,7 +64,7 @@ pub struct SetUserPassword {
 }
 
 impl Call for SetUserPassword {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Put;
     const PATH: &'static str = "/users/{name}/password";
     const CHANGES: bool = true;
@@ -82,7 +82,7 @@ pub struct RemoveUser {
 }
 
 impl Call for RemoveUser {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Delete;
     const PATH: &'static str = "/users/{name}";
     const CHANGES: bool = true;

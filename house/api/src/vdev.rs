@@ -78,7 +78,7 @@ pub struct AddDevices {
 }
 
 impl Call for AddDevices {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/devices";
     const CHANGES: bool = true;
@@ -106,7 +106,7 @@ pub struct RemoveDevices {
 }
 
 impl Call for RemoveDevices {
-    type Answer = Vec<RemovalMemory>;
+    type Response = Vec<RemovalMemory>;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/devices/remove";
     const CHANGES: bool = true;
@@ -115,7 +115,7 @@ impl Call for RemoveDevices {
         format!("remove {}", self.devices.join(" "))
     }
 
-    fn changed_pools(&self, _: &Self::Answer) -> Vec<String> {
+    fn changed_pools(&self, _: &Self::Response) -> Vec<String> {
         if self.dry_run { Vec::new() } else { vec![self.name.clone()] }
     }
 }
@@ -128,7 +128,7 @@ pub struct CancelRemoval {
 }
 
 impl Call for CancelRemoval {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/devices/remove/cancel";
     const CHANGES: bool = true;
@@ -162,7 +162,7 @@ pub struct SplitPool {
 }
 
 impl Call for SplitPool {
-    type Answer = Vec<SplitVdev>;
+    type Response = Vec<SplitVdev>;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/split";
     const CHANGES: bool = true;
@@ -171,7 +171,7 @@ impl Call for SplitPool {
         format!("split '{}' into '{}'", self.name, self.new_name)
     }
 
-    fn changed_pools(&self, _: &Self::Answer) -> Vec<String> {
+    fn changed_pools(&self, _: &Self::Response) -> Vec<String> {
         if self.dry_run { Vec::new() } else { vec![self.name.clone()] }
     }
 }
@@ -196,7 +196,7 @@ pub struct ReplaceDevice {
 }
 
 impl Call for ReplaceDevice {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/devices/replace";
     const CHANGES: bool = true;
@@ -232,7 +232,7 @@ pub struct AttachDevice {
 }
 
 impl Call for AttachDevice {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/devices/attach";
     const CHANGES: bool = true;
@@ -256,7 +256,7 @@ pub struct DetachDevice {
 }
 
 impl Call for DetachDevice {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/devices/detach";
     const CHANGES: bool = true;
@@ -286,7 +286,7 @@ pub struct OfflineDevice {
 }
 
 impl Call for OfflineDevice {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/devices/offline";
     const CHANGES: bool = true;
@@ -313,7 +313,7 @@ pub struct OnlineDevice {
 }
 
 impl Call for OnlineDevice {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/devices/online";
     const CHANGES: bool = true;
@@ -336,7 +336,7 @@ pub struct ReopenPools {
 }
 
 impl Call for ReopenPools {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/reopen";
     const CHANGES: bool = true;
@@ -358,7 +358,7 @@ pub struct ClearLabels {
 }
 
 impl Call for ClearLabels {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/devices/labelclear";
     const CHANGES: bool = true;

@@ -57,7 +57,7 @@ pub struct SetUpDashboard {
 }
 
 impl Call for SetUpDashboard {
-    type Answer = DashboardLinks;
+    type Response = DashboardLinks;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/dashboard/setup";
     const CHANGES: bool = true;
@@ -72,7 +72,7 @@ impl Call for SetUpDashboard {
 pub struct ListDashboardUsers {}
 
 impl Call for ListDashboardUsers {
-    type Answer = Vec<DashboardUser>;
+    type Response = Vec<DashboardUser>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/dashboard/users";
     const CHANGES: bool = false;
@@ -104,7 +104,7 @@ pub struct RemoveDashboardUser {
 }
 
 impl Call for RemoveDashboardUser {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Delete;
     const PATH: &'static str = "/dashboard/users/{name}";
     const CHANGES: bool = true;
@@ -129,7 +129,7 @@ pub struct DashboardLinks {
 pub struct GetRootCertificate {}
 
 impl Call for GetRootCertificate {
-    type Answer = Option<String>;
+    type Response = Option<String>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/dashboard/root-certificate";
     const CHANGES: bool = false;
@@ -140,7 +140,7 @@ impl Call for GetRootCertificate {
 pub struct TurnOffDashboard {}
 
 impl Call for TurnOffDashboard {
-    type Answer = ();
+    type Response = ();
     const METHOD: Method = Method::Delete;
     const PATH: &'static str = "/dashboard";
     const CHANGES: bool = true;
@@ -155,7 +155,7 @@ impl Call for TurnOffDashboard {
 pub struct GetDashboard {}
 
 impl Call for GetDashboard {
-    type Answer = DashboardStatus;
+    type Response = DashboardStatus;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/dashboard";
     const CHANGES: bool = false;

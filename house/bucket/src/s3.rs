@@ -85,7 +85,7 @@ pub struct S3Store {
     location: String,
 }
 
-type Answer = Result<Response<Body>, ureq::Error>;
+type SendResult = Result<Response<Body>, ureq::Error>;
 
 impl S3Store {
     /// The store at `s3://BUCKET/FOLDER`; the folder may be missing.
@@ -137,7 +137,7 @@ impl S3Store {
 /// Sends a request, and repeats it after temporary failures. `accept` reads the result from the
 /// reply.
 fn request<T>(
-    send: &dyn Fn() -> Answer,
+    send: &dyn Fn() -> SendResult,
     accept: &dyn Fn(Response<Body>) -> Result<T, Refusal>,
 ) -> Result<T, StoreError> {
     let mut pauses = PAUSES.iter();

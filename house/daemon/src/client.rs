@@ -71,7 +71,7 @@ impl Client {
     }
 
     /// Makes a call.
-    pub fn call<C: Call>(&self, call: &C) -> Result<Reply<C::Answer>> {
+    pub fn call<C: Call>(&self, call: &C) -> Result<Reply<C::Response>> {
         // on a busy machine a liveness check costs more than the call itself
         if !C::CHANGES
             && let Some(reply) = self.try_repeatable(call)?
@@ -81,7 +81,8 @@ impl Client {
         // a call that changes something is not sent to a daemon that is ending: whether it was done
         // would be unknown
         if !self.is_answering()? {
-            if let Some(value) = call.answer_without_daemon().filter(|_| !self.state_dir.is_own()) {
+            if let Some(value) = call.response_without_daemon().filter(|_| !self.state_dir.is_own())
+            {
                 return Ok(value.into());
             }
             self.start_daemon()?;
@@ -90,12 +91,12 @@ impl Client {
     }
 
     /// Makes a call if a daemon runs; none if it does not run or does not reply.
-    pub fn peek<C: Call>(&self, call: &C) -> Option<C::Answer> {
+    pub fn peek<C: Call>(&self, call: &C) -> Option<C::Response> {
         Some(self.try_call(call).ok()??.value)
     }
 
     /// Makes a call that may be repeated; none: no daemon replies.
-    fn try_repeatable<C: Call>(&self, call: &C) -> Result<Option<Reply<C::Answer>>> {
+    fn try_repeatable<C: Call>(&self, call: &C) -> Result<Option<Reply<C::Response>>> {
         match self.try_call(call) {
             Err(Error::Unresponsive { .. }) => Ok(None),
             known => known,
@@ -115,7 +116,7 @@ impl Client {
     }
 
     /// Makes a call; nothing: no daemon listens.
-    fn try_call<C: Call>(&self, call: &C) -> Result<Option<Reply<C::Answer>>> {
+    fn try_call<C: Call>(&self, call: &C) -> Result<Option<Reply<C::Response>>> {
         let failed = |why| self.unresponsive_error(why);
         let sent = api::encode(call).map_err(Error::usage_error)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -54,7 +54,7 @@ impl Router {
         handler: impl Fn(&C, &Caller) -> Result<R> + Send + Sync + 'static,
     ) where
         C: Call,
-        R: Into<Reply<C::Answer>> + 'static,
+        R: Into<Reply<C::Response>> + 'static,
     {
         let handler = Arc::new(handler);
         let (pools, heap) = (Arc::clone(&self.pools), self.heap.clone());
@@ -77,7 +77,7 @@ impl Router {
         handler: impl Fn(C, Caller, String) -> F + Clone + Send + Sync + 'static,
     ) where
         C: Call,
-        F: Future<Output = Result<Reply<C::Answer>>> + Send,
+        F: Future<Output = Result<Reply<C::Response>>> + Send,
     {
         let pools = Arc::clone(&self.pools);
         let route =
@@ -143,19 +143,19 @@ async fn is_delegated(
 }
 
 /// Runs a handler, and records the command in the history of the pool that it changes.
-fn run_call<C: Call, R: Into<Reply<C::Answer>>>(
+fn run_call<C: Call, R: Into<Reply<C::Response>>>(
     handler: &dyn Fn(&C, &Caller) -> Result<R>,
     pools: &Pools,
     call: &C,
     caller: &Caller,
     command: &str,
-) -> Result<Reply<C::Answer>> {
+) -> Result<Reply<C::Response>> {
     let record = |pool: &str| pools.record_command(pool, command, caller.peer.uid);
     // a pool that leaves cannot be written to afterwards
     if let Some(pool) = call.removed_pool() {
         record(pool);
     }
-    let mut reply: Reply<C::Answer> = handler(call, caller)?.into();
+    let mut reply: Reply<C::Response> = handler(call, caller)?.into();
     if C::CHANGES {
         reply.warnings.extend(pools.unsaved_warning());
         reply.warnings.extend(pools.cachefile_warning());

@@ -24,7 +24,7 @@ pub(crate) struct DaemonArgs {
 
 impl DaemonArgs {
     /// Makes a call to the daemon, and starts one if none runs. Warnings go to standard error.
-    pub(crate) fn request<C: Call>(&self, call: &C) -> Result<C::Answer, Failure> {
+    pub(crate) fn request<C: Call>(&self, call: &C) -> Result<C::Response, Failure> {
         let program = std::env::current_exe()?;
         let client = Client::with_autostart(self.state_dir()?, program);
         let Reply { value, warnings } = client.recording(command_line()).call(call)?;
@@ -43,7 +43,7 @@ impl DaemonArgs {
     }
 
     /// Makes a call whose failure does not matter; none: the daemon does not run or refuses.
-    pub(crate) fn try_request<C: Call>(&self, call: &C) -> Option<C::Answer> {
+    pub(crate) fn try_request<C: Call>(&self, call: &C) -> Option<C::Response> {
         Client::new(self.state_dir().ok()?).peek(call)
     }
 
@@ -53,7 +53,7 @@ impl DaemonArgs {
     }
 
     /// Makes a call whose reply has no value.
-    pub(crate) fn execute(&self, call: &impl Call<Answer = ()>) -> CommandResult {
+    pub(crate) fn execute(&self, call: &impl Call<Response = ()>) -> CommandResult {
         self.request(call)?;
         Ok(Outcome::Complete)
     }
@@ -62,7 +62,7 @@ impl DaemonArgs {
     /// it could not be mounted.
     pub(crate) fn create_mounted(
         &self,
-        call: &impl Call<Answer = Mounting>,
+        call: &impl Call<Response = Mounting>,
         created: &str,
     ) -> CommandResult {
         let Mounting { failed } = self.request(call)?;

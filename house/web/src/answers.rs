@@ -47,7 +47,7 @@ impl Dashboard {
     pub(crate) async fn ask<C: Call>(
         self: &Arc<Self>,
         call: &C,
-    ) -> Result<Shown<C::Answer>, String> {
+    ) -> Result<Shown<C::Response>, String> {
         let request = ApiRequest::new(call, "")?;
         let target = format!("{} {}", request.method.as_str(), request.encoded.target);
         let asked = tokio::spawn(self.backend.call(request));
@@ -62,7 +62,7 @@ impl Dashboard {
             let kept = self.answers.find(&target).ok_or(why)?;
             (kept.body, Some(now - kept.time))
         };
-        let reply: Reply<C::Answer> =
+        let reply: Reply<C::Response> =
             serde_json::from_slice(&body).map_err(|why| why.to_string())?;
         Ok(Shown { value: reply.value, age })
     }

@@ -125,7 +125,7 @@ enum Job {
     /// It is new.
     Register(RingEntry),
     /// It has a reply.
-    Answer(RingEntry),
+    Response(RingEntry),
 }
 
 /// The thread that holds the slots that no worker keeps.
@@ -196,7 +196,7 @@ impl Watch {
 
     /// Commits a slot's reply, and makes it wait for the next request.
     fn answer(&self, slot: RingEntry) {
-        self.send_jobs([Job::Answer(slot)]);
+        self.send_jobs([Job::Response(slot)]);
     }
 
     fn send_jobs(&self, jobs: impl IntoIterator<Item = Job>) {
@@ -268,7 +268,7 @@ fn do_job(ring: &mut FuseRing, job: Job) {
             }
             end_elsewhere(session);
         }
-        Job::Answer(slot) => {
+        Job::Response(slot) => {
             let _ = ring.commit_reply(slot);
         }
     }

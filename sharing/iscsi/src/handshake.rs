@@ -50,7 +50,7 @@ impl<'a> Handshake<'a> {
         loop {
             let (request, data) = self.read_request()?;
             match login.answer(&request, &data) {
-                Step::Answer(text, next) => {
+                Step::Respond(text, next) => {
                     self.respond(&request, next, 0, LoginStatus::Success, &text)?;
                 }
                 Step::Finish(text, new) => {

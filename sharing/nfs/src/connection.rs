@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use tcp::{ConnectionShare, Reserved};
 use vfs::Waiter;
 
-use crate::dispatch::{self, Answer, Channel, Origin};
+use crate::dispatch::{self, Channel, Origin, Response};
 use crate::request::ExportUsage;
 use crate::server::Shared;
 use crate::socket::{self, Incoming, MARK_LEN};
@@ -233,13 +233,13 @@ impl Service<'_> {
         connection.counters.add(&counters);
         self.shared.core.totals.add(&counters);
         let sent = match answer {
-            Answer::Send { version } => {
+            Response::Send { version } => {
                 connection.version.store(version, SeqCst);
                 let stall_timeout = self.shared.core.options.stall_timeout;
                 connection.send(&mut writer, mark, stall_timeout)
             }
-            Answer::None => Ok(()),
-            Answer::Close => Err(io::Error::other("the client does not speak ONC RPC")),
+            Response::None => Ok(()),
+            Response::Close => Err(io::Error::other("the client does not speak ONC RPC")),
         };
         (sent, writer.into_bytes())
     }

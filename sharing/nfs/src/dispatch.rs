@@ -20,7 +20,7 @@ use crate::wire::{mount, nlm, nsm, portmap, v3 as wire_v3, v4 as wire_v4};
 
 /// The outcome of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum Response {
     /// The answer was written. `version` is that of the program.
     Send { version: u32 },
     /// There is no answer: an earlier request with the same number is being carried out.
@@ -81,8 +81,8 @@ pub(crate) fn execute(
     record: &[u8],
     writer: &mut Writer,
     counters: &mut Counters,
-) -> Answer {
-    let Ok((call, error)) = Call::parse(record) else { return Answer::Close };
+) -> Response {
+    let Ok((call, error)) = Call::parse(record) else { return Response::Close };
     counters.requests += 1;
     let start = writer.len();
     let caller = Caller { address: origin.address, credentials: call.credentials.clone() };
@@ -101,13 +101,13 @@ pub(crate) fn execute(
     };
     match result {
         Ok(true) => {}
-        Ok(false) => return Answer::None,
+        Ok(false) => return Response::None,
         Err(error) => {
             writer.truncate(start);
             error.write(writer, call.xid);
         }
     }
-    Answer::Send { version: call.version }
+    Response::Send { version: call.version }
 }
 
 /// Returns whether there is an answer.

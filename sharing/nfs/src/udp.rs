@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use vfs::Waiter;
 
 use crate::core::Core;
-use crate::dispatch::{self, Answer, Channel, Origin};
+use crate::dispatch::{self, Channel, Origin, Response};
 use crate::request::ExportUsage;
 use crate::server::Shared;
 use crate::status::Counters;
@@ -113,7 +113,7 @@ fn serve(shared: &Shared, socket: &UdpSocket) {
         let (mut reply, mut counters) = (Writer::default(), Counters::default());
         let answer = dispatch::execute(shared, &origin, record, &mut reply, &mut counters);
         shared.core.totals.add(&counters);
-        if matches!(answer, Answer::Send { .. }) && reply.len() <= MAX_REPLY {
+        if matches!(answer, Response::Send { .. }) && reply.len() <= MAX_REPLY {
             // a reply that is lost is requested again
             let _ = socket.send_to(reply.as_bytes(), address);
         }

@@ -8,7 +8,7 @@ use std::thread::Scope;
 
 use parking_lot::Mutex;
 
-use crate::admin::{self, AdminContext, Answer};
+use crate::admin::{self, AdminContext, Response};
 use crate::auth::{Authentication, Names, Progress};
 use crate::connection::{AdminStep, Attachment, Connection, Failure};
 use crate::controller::{Controller, NewController};
@@ -170,8 +170,8 @@ impl Connection<'_> {
         let context = AdminContext { shared: self.shared, controller, client: self.client };
         let id = task.command.id();
         match admin::execute(&context, task) {
-            Ok(Answer::Held) => return Ok(AdminStep::Held),
-            Ok(Answer::Done { result, mut data }) => {
+            Ok(Response::Held) => return Ok(AdminStep::Held),
+            Ok(Response::Done { result, mut data }) => {
                 let space = usize::try_from(task.command.data_length());
                 data.truncate(space.map_err(|_| Failure::Io)?);
                 self.sender.complete(id, Ok(result), &data)?;

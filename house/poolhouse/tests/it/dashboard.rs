@@ -20,14 +20,14 @@ struct Browser {
 }
 
 /// A reply: status, headers and body.
-struct Answer {
+struct Response {
     status: u16,
     head: String,
     body: String,
 }
 
 impl Browser {
-    fn request(&mut self, method: &str, path: &str, form: &str) -> Answer {
+    fn request(&mut self, method: &str, path: &str, form: &str) -> Response {
         let address = SocketAddr::from(([127, 0, 0, 1], self.port));
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
@@ -47,7 +47,7 @@ impl Browser {
         if let Some(cookie) = set_cookie.and_then(|line| line.split(';').next()) {
             cookie.clone_into(&mut self.cookie);
         }
-        Answer { status, head: head.to_owned(), body: body.to_owned() }
+        Response { status, head: head.to_owned(), body: body.to_owned() }
     }
 
     fn page(&mut self, path: &str) -> String {
@@ -57,7 +57,7 @@ impl Browser {
     }
 
     /// Sends the form of a page with its token.
-    fn submit(&mut self, page: &str, path: &str, fields: &str) -> Answer {
+    fn submit(&mut self, page: &str, path: &str, fields: &str) -> Response {
         let page = self.page(page);
         let (_, rest) = page.split_once("name=\"csrf\" value=\"").unwrap();
         let csrf = rest.split_once('"').unwrap().0;

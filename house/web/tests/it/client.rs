@@ -90,13 +90,13 @@ impl Backend for Daemon {
 }
 
 /// An answer.
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -164,15 +164,15 @@ impl Browser {
         self.get("/").await.csrf().to_owned()
     }
 
-    pub(crate) async fn get(&mut self, path: &str) -> Answer {
+    pub(crate) async fn get(&mut self, path: &str) -> Response {
         self.request("GET", path, "").await
     }
 
-    pub(crate) async fn post(&mut self, path: &str, form: &str) -> Answer {
+    pub(crate) async fn post(&mut self, path: &str, form: &str) -> Response {
         self.request("POST", path, form).await
     }
 
-    pub(crate) async fn request(&mut self, method: &str, path: &str, body: &str) -> Answer {
+    pub(crate) async fn request(&mut self, method: &str, path: &str, body: &str) -> Response {
         let mut request = Request::builder().method(method).uri(path).header("host", "nas:8080");
         if let Some(cookie) = &self.cookie {
             request = request.header("cookie", format!("poolhouse_session={cookie}"));
@@ -189,7 +189,7 @@ impl Browser {
         let (head, body) = response.into_parts();
         let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
         let body = String::from_utf8(bytes.to_vec()).unwrap();
-        let answer = Answer { status: head.status.as_u16(), headers: head.headers, body };
+        let answer = Response { status: head.status.as_u16(), headers: head.headers, body };
         if let Some((_, value)) = answer.header("set-cookie").split_once('=') {
             let value = value.split(';').next().unwrap();
             self.cookie = (!value.is_empty()).then(|| value.to_owned());

@@ -28,7 +28,7 @@ pub(crate) type RandomBytes = fn(&mut [u8]) -> std::io::Result<()>;
 /// The result of a step of the login.
 pub(crate) enum Step {
     /// The answer, and the stage that both sides go to.
-    Answer(Text, Option<Stage>),
+    Respond(Text, Option<Stage>),
     /// The last answer; the session begins.
     Finish(Text, Box<NewSession>),
     /// The login fails.
@@ -132,7 +132,7 @@ impl Login {
         self.stage = Some(request.stage);
         self.pending.extend_from_slice(data);
         if request.continues {
-            return Ok(Step::Answer(Text::default(), None));
+            return Ok(Step::Respond(Text::default(), None));
         }
         let text = std::mem::take(&mut self.pending);
         let keys = Text::parse(&text).map_err(|_| LoginStatus::InitiatorError)?;
@@ -155,10 +155,10 @@ impl Login {
     }
 
     fn go_on(&mut self, request: &LoginRequest, answer: Text) -> Result<Step, LoginStatus> {
-        let Some(next) = request.next else { return Ok(Step::Answer(answer, None)) };
+        let Some(next) = request.next else { return Ok(Step::Respond(answer, None)) };
         if self.require_authentication().is_err() {
             // the initiator wants to continue, and has not answered the challenge yet
-            return Ok(Step::Answer(answer, None));
+            return Ok(Step::Respond(answer, None));
         }
         self.security = Security::Done;
         if next == Stage::FullFeature {
@@ -168,7 +168,7 @@ impl Login {
             return Ok(Step::Finish(answer, Box::new(session)));
         }
         self.stage = Some(next);
-        Ok(Step::Answer(answer, Some(next)))
+        Ok(Step::Respond(answer, Some(next)))
     }
 
     /// The names of the first request.

@@ -66,7 +66,7 @@ impl Pdu {
 
 /// The answer to a command.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u8,
     /// Sense key, additional code, qualifier.
     pub(crate) sense: (u8, u8, u8),
@@ -75,7 +75,7 @@ pub(crate) struct Answer {
     pub(crate) residual: (u8, u32),
 }
 
-impl Answer {
+impl Response {
     /// The data of a command that succeeded.
     pub(crate) fn good(self) -> Vec<u8> {
         assert_eq!((self.status, self.sense), (0, (0, 0, 0)), "{self:?}");
@@ -248,18 +248,18 @@ impl Initiator {
         pdu.at(16)
     }
 
-    pub(crate) fn read(&mut self, cdb: &[u8], expected: usize) -> Answer {
+    pub(crate) fn read(&mut self, cdb: &[u8], expected: usize) -> Response {
         let tag = self.send_read(cdb, expected);
         self.answer(tag, &[])
     }
 
-    pub(crate) fn write(&mut self, cdb: &[u8], data: &[u8]) -> Answer {
+    pub(crate) fn write(&mut self, cdb: &[u8], data: &[u8]) -> Response {
         let tag = self.send_write(cdb, data);
         self.answer(tag, data)
     }
 
     /// Receives the answer to a command, and sends the data that the target asks for.
-    pub(crate) fn answer(&mut self, tag: u32, data: &[u8]) -> Answer {
+    pub(crate) fn answer(&mut self, tag: u32, data: &[u8]) -> Response {
         let mut received = Vec::new();
         let mut data_sn = 0;
         loop {
@@ -273,7 +273,7 @@ impl Initiator {
                     received.extend(&pdu.data);
                     if pdu.header[1] & 1 != 0 {
                         let residual = (pdu.header[1] & 6, pdu.at(44));
-                        return Answer {
+                        return Response {
                             status: pdu.header[3],
                             sense: (0, 0, 0),
                             data: received,
@@ -288,7 +288,7 @@ impl Initiator {
                         None => (0, 0, 0),
                     };
                     let residual = (pdu.header[1] & 6, pdu.at(44));
-                    return Answer { status: pdu.header[3], sense, data: received, residual };
+                    return Response { status: pdu.header[3], sense, data: received, residual };
                 }
                 _ => panic!("{pdu:?}"),
             }

@@ -6,7 +6,7 @@ use iscsi::Server;
 use lun::{AccessKind, Nexus, ReservationKey, ReservationStore, ReservationType, Reservations};
 use parking_lot::Mutex;
 
-use crate::initiator::{Answer, Initiator, read10, write10};
+use crate::initiator::{Initiator, Response, read10, write10};
 use crate::served_pool::{ServedPool, open_unit, options, start_server, target};
 
 const CONFLICT: u8 = 0x18;
@@ -19,7 +19,7 @@ fn reserve_out(
     (action, kind): (u8, u8),
     (own, other): (u64, u64),
     flags: u8,
-) -> Answer {
+) -> Response {
     let mut list = [own.to_be_bytes(), other.to_be_bytes(), [0; 8]].concat();
     list[20] = flags;
     initiator.write(&[0x5f, action, kind, 0, 0, 0, 0, 0, 24, 0], &list)

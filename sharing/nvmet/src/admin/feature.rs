@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use super::{AdminContext, Answer};
+use super::{AdminContext, Response};
 use crate::wire::command::Command;
 use crate::wire::completion::Status;
 
@@ -81,7 +81,7 @@ fn queues(context: &AdminContext<'_>, asked: u32) -> u64 {
     submission | completion << 16
 }
 
-pub(super) fn get(context: &AdminContext<'_>, command: &Command) -> Result<Answer, Status> {
+pub(super) fn get(context: &AdminContext<'_>, command: &Command) -> Result<Response, Status> {
     let [feature, selected, ..] = command.dword(10).to_le_bytes();
     let (controller, is_discovery) = (context.controller, context.controller.subsystem.is_none());
     // supported capabilities: whether it can be changed (4), and whether it is of a namespace (2)
@@ -89,7 +89,7 @@ pub(super) fn get(context: &AdminContext<'_>, command: &Command) -> Result<Answe
         let is_changeable = matches!(feature, WRITE_CACHE | QUEUES | EVENTS | KEEP_ALIVE);
         let of_namespace = feature == RESERVATION_PERSISTENCE;
         let capabilities = u64::from(is_changeable) << 2 | if of_namespace { 6 } else { 0 };
-        return Ok(Answer::result(capabilities));
+        return Ok(Response::result(capabilities));
     }
     let result = match feature {
         EVENTS => controller.enabled_events().into(),
@@ -97,7 +97,7 @@ pub(super) fn get(context: &AdminContext<'_>, command: &Command) -> Result<Answe
         _ if is_discovery => return Err(Status::INVALID_FIELD),
         WRITE_CACHE => controller.has_write_cache().into(),
         QUEUES => queues(context, u32::MAX),
-        HOST_ID => return Ok(Answer::data(controller.host_id.to_vec())),
+        HOST_ID => return Ok(Response::data(controller.host_id.to_vec())),
         RESERVATION_PERSISTENCE => {
             let namespaces = controller.namespaces();
             let namespace =
@@ -107,7 +107,7 @@ pub(super) fn get(context: &AdminContext<'_>, command: &Command) -> Result<Answe
         _ if FIXED.contains(&feature) => 0,
         _ => return Err(Status::INVALID_FIELD),
     };
-    Ok(Answer::result(result))
+    Ok(Response::result(result))
 }
 
 fn milliseconds(time: Option<Duration>) -> u64 {

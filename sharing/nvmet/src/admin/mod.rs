@@ -30,7 +30,7 @@ pub(crate) struct AdminContext<'a> {
 }
 
 /// The answer to a command.
-pub(crate) enum Answer {
+pub(crate) enum Response {
     /// The result, and data of which the host takes as many bytes as it has room for.
     Done {
         /// The first 8 bytes of the completion.
@@ -42,7 +42,7 @@ pub(crate) enum Answer {
     Held,
 }
 
-impl Answer {
+impl Response {
     fn result(result: u64) -> Self {
         Self::Done { result, data: Vec::new() }
     }
@@ -53,7 +53,7 @@ impl Answer {
 }
 
 /// Carries out a command.
-pub(crate) fn execute(context: &AdminContext<'_>, task: &Task) -> Result<Answer, Status> {
+pub(crate) fn execute(context: &AdminContext<'_>, task: &Task) -> Result<Response, Status> {
     let command = &task.command;
     let is_read = command.direction() == Direction::ToHost && command.data_length() > 0;
     if is_read && command.data_place() != DataPlace::Transport {
@@ -61,16 +61,16 @@ pub(crate) fn execute(context: &AdminContext<'_>, task: &Task) -> Result<Answer,
     }
     let is_discovery = context.controller.subsystem.is_none();
     match command.opcode() {
-        GET_LOG_PAGE => log_page::read(context, command).map(Answer::data),
-        IDENTIFY => identify::identify(context, command).map(Answer::data),
+        GET_LOG_PAGE => log_page::read(context, command).map(Response::data),
+        IDENTIFY => identify::identify(context, command).map(Response::data),
         // commands are short, or wait for a pool that no abort resumes: none is aborted
-        ABORT if !is_discovery => Ok(Answer::result(1)),
-        SET_FEATURES => feature::set(context, command).map(Answer::result),
+        ABORT if !is_discovery => Ok(Response::result(1)),
+        SET_FEATURES => feature::set(context, command).map(Response::result),
         GET_FEATURES => feature::get(context, command),
-        REQUEST_EVENT if context.controller.request_event(command.id()) => Ok(Answer::Held),
+        REQUEST_EVENT if context.controller.request_event(command.id()) => Ok(Response::Held),
         REQUEST_EVENT => Err(Status::EVENT_LIMIT),
         // the heartbeat was counted when the command was read
-        KEEP_ALIVE => Ok(Answer::result(0)),
+        KEEP_ALIVE => Ok(Response::result(0)),
         _ => Err(Status::INVALID_OPCODE),
     }
 }
