@@ -14,6 +14,7 @@ mod cache;
 mod checkpoint;
 mod compatibility;
 mod create;
+mod data_errors;
 mod datasets;
 mod delegation;
 mod destroy;

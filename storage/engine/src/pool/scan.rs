@@ -13,15 +13,13 @@ use serde::{Deserialize, Serialize};
 use units::{MinusOrZero as _, Txg, Zbookmark};
 
 use super::Pool;
+use super::data_errors::DataErrors;
 use super::drive_recovery::DriveRecovery;
 use crate::{Error, Result};
 pub use spa::ScanProgress;
 
 /// How often the scan thread looks whether it is to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Seconds after which the files of the error log are looked up again.
-const DAMAGE_INTERVAL: u64 = 30;
-
 /// The outcome of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanResult {
@@ -122,7 +120,7 @@ impl ScanStatus {
 pub(super) struct ScanControl {
     state: Mutex<ScanState>,
     changed: Condvar,
-    data_errors: Mutex<DataErrors>,
+    pub(super) data_errors: Mutex<DataErrors>,
 }
 
 /// A scan on the scan thread.
@@ -147,16 +145,6 @@ struct ScanState {
     paused: u64,
     /// Why blocks could not be repaired.
     reasons: HashMap<Zbookmark, String>,
-}
-
-/// The files of the error log, for a while.
-#[derive(Default)]
-struct DataErrors {
-    count: u64,
-    /// When they were looked up, in seconds since 1970.
-    time: u64,
-    txg: u64,
-    files: Vec<String>,
 }
 
 impl Pool {
@@ -225,46 +213,6 @@ impl Pool {
         } = mended;
         let lost = damage.into_iter().map(|one| (one.zbookmark, one.why)).collect();
         ScanResult { complete, rounds, blocks, read, written, errors, damage: self.name_lost(lost) }
-    }
-
-    /// The files that damaged blocks belong to.
-    fn name_lost(&self, lost: Vec<(Zbookmark, String)>) -> Vec<String> {
-        if lost.is_empty() {
-            return Vec::new();
-        }
-        let _pin = self.pin();
-        let plain = |(place, why): &(Zbookmark, String)| format!("{place}: {why}");
-        let Ok(tree) = self.tree() else { return lost.iter().map(plain).collect() };
-        let found = ::check::name_lost_blocks(&self.0.spa.synced_mos(), &tree, lost);
-        found.iter().map(crate::check::format_damage).collect()
-    }
-
-    /// The files with damage that is known: the error log, which a scrub that finds them whole empties.
-    pub fn data_errors(&self) -> Vec<String> {
-        let count = self.0.spa.logged_error_count().unwrap_or(0);
-        let now = self.unix_seconds();
-        let mut known = self.0.scan_control.data_errors.lock();
-        if count == 0 {
-            *known = DataErrors::default();
-        } else if known.count != count || now.abs_diff(known.time) >= DAMAGE_INTERVAL {
-            let places = self.0.spa.damaged_places().unwrap_or_default();
-            let reasons = self.0.scan_control.state.lock().reasons.clone();
-            let unknown = || "it could not be read or repaired".to_owned();
-            let reason = |place| reasons.get(&place).cloned().unwrap_or_else(unknown);
-            let lost = places.into_iter().map(|place| (place, reason(place))).collect();
-            let txg = self.txg();
-            *known = DataErrors { count, time: now, txg, files: self.name_lost(lost) };
-        }
-        known.files.clone()
-    }
-
-    /// Has the next look at the files with damage read them anew, if the pool changed since the last one.
-    pub fn refresh_data_errors(&self) {
-        let txg = self.txg();
-        let mut known = self.0.scan_control.data_errors.lock();
-        if known.txg != txg {
-            *known = DataErrors::default();
-        }
     }
 
     /// Runs scans when they are requested, until told to stop. A scan that was interrupted goes on at once. For
@@ -560,7 +508,12 @@ impl Pool {
         Some(status)
     }
 
-    fn unix_seconds(&self) -> u64 {
+    /// Why blocks could not be repaired, as far as this daemon saw it.
+    pub(super) fn damage_reasons(&self) -> HashMap<Zbookmark, String> {
+        self.0.scan_control.state.lock().reasons.clone()
+    }
+
+    pub(super) fn unix_seconds(&self) -> u64 {
         (self.0.environment.now)().0
     }
 }
