@@ -43,13 +43,23 @@ impl DistributedSpare {
         missed.is_empty() || (birth != UNKNOWN_BIRTH && !missed.contains(birth))
     }
 
-    /// The drive that holds its column at an offset.
+    /// The drive that holds its column at an offset, and `length` bytes from there on.
+    ///
+    /// # Panics
+    ///
+    /// If the bytes lie in two slices: the second part would be on another drive.
     pub(crate) fn target<'a>(
         &self,
         family: DraidChildren<'a>,
         spot: NodeAddress,
+        length: usize,
     ) -> Option<(&'a VdevNode, NodeAddress)> {
         let (draid, children) = family?;
+        let within = spot.offset % draid.slice_size();
+        assert!(
+            within + units::to_u64(length) <= draid.slice_size(),
+            "no request to a distributed spare crosses the end of a slice"
+        );
         let target = children.get(draid.spare_child(self.number, spot.offset)?)?;
         // the drive may itself be replaced by a spare, and so on
         Some((target, NodeAddress { spare_depth: spot.spare_depth.checked_sub(1)?, ..spot }))

@@ -108,7 +108,7 @@ impl VdevNode {
                 Some(leaf).filter(|leaf| leaf.device().is_some()).into_iter().collect()
             }
             NodeKind::DistributedSpare(spare) => spare
-                .target(family, spot)
+                .target(family, spot, 0)
                 .map_or_else(Vec::new, |(target, spot)| target.holding_leaves(family, spot)),
             _ => {
                 self.children().iter().flat_map(|side| side.holding_leaves(family, spot)).collect()
@@ -178,7 +178,8 @@ impl VdevNode {
                     faults.push(LeafError { leaf, error });
                     return Err(error);
                 }
-                let (target, spot) = spare.target(family, spot).ok_or(DeviceError::Missing)?;
+                let (target, spot) =
+                    spare.target(family, spot, into.len()).ok_or(DeviceError::Missing)?;
                 target.read_child(family, spot, into, faults)
             }
             _ => Err(DeviceError::Missing),
@@ -210,7 +211,8 @@ impl VdevNode {
                 sides.iter().map(write).fold(false, |any, good| any | good)
             }
             NodeKind::DistributedSpare(spare) => {
-                let Some((target, spot)) = spare.target(family, spot) else { return false };
+                let length = parts.iter().map(|part| part.len()).sum();
+                let Some((target, spot)) = spare.target(family, spot, length) else { return false };
                 target.write_child(family, spot, parts, faults)
             }
             _ => false,

@@ -141,7 +141,7 @@ pub(crate) fn repair_locked(
     let layouts = layouts.collect::<Result<Vec<_>, _>>()?;
     let sizes = blocks.iter().zip(&layouts).map(|(block, layout)| layout.scratch_size(block.data));
     let mut scratch = buffer::alloc(sizes.sum());
-    let mut batch = PieceBatch::default();
+    let mut batch = PieceBatch::new(node);
     let mut rest = &mut scratch[..];
     for (block, layout) in blocks.iter().zip(&layouts) {
         rest = batch.add_block(layout, block.data, rest);
@@ -191,7 +191,7 @@ fn any_leaf_needs_at(
         NodeKind::DistributedSpare(spare) => {
             wanting(spare.leaf(), spot.birth)
                 || spare
-                    .target(family, spot)
+                    .target(family, spot, 0)
                     .is_some_and(|(target, spot)| any_leaf_needs_at(target, family, spot, wanting))
         }
         _ => false,
@@ -229,7 +229,10 @@ impl VdevNode {
                 sides.iter().map(each).fold((0, true), both)
             }
             NodeKind::DistributedSpare(spare) => {
-                let Some((target, spot)) = spare.target(family, spot) else { return (0, true) };
+                let length = parts.iter().map(|part| part.len()).sum();
+                let Some((target, spot)) = spare.target(family, spot, length) else {
+                    return (0, true);
+                };
                 // a drive that is away notes in its DTL that it missed this
                 let every_leaf: RepairFilter<'_> = &|_, _| true;
                 let is_wanted = wanting(spare.leaf(), spot.birth);

@@ -107,7 +107,7 @@ impl VdevTree {
         }
         let mut scratch =
             buffer::alloc(maps.iter().map(|(_, data, map)| map.scratch_size(data)).sum());
-        let mut batch = PieceBatch::default();
+        let mut batch = PieceBatch::new(node);
         batch.pieces.reserve(maps.iter().map(|(_, _, layout)| layout.max_pieces()).sum());
         let mut rest = &mut scratch[..];
         for (_, data, layout) in &maps {
@@ -232,11 +232,13 @@ pub(crate) struct WritePiece<'a> {
 }
 
 impl WritePiece<'_> {
-    /// Whether `next` begins where this ends.
-    fn is_adjacent(&self, next: &Self) -> bool {
+    /// Whether `next` begins where this ends, and may go to the child in the same request. A distributed spare
+    /// lies on another drive in each slice of a dRAID, so no request crosses the end of one.
+    fn is_adjacent(&self, next: &Self, slice_size: Option<u64>) -> bool {
         self.child == next.child
             && self.in_scratch == next.in_scratch
             && self.offset + self.bytes.len() as u64 == next.offset
+            && slice_size.is_none_or(|size| !next.offset.is_multiple_of(size))
     }
 
     /// Where on the child it goes.
@@ -251,9 +253,10 @@ impl WritePiece<'_> {
 }
 
 /// Pieces of several blocks.
-#[derive(Default)]
 pub(crate) struct PieceBatch<'a> {
     pub(crate) pieces: Vec<WritePiece<'a>>,
+    /// Bytes of a slice on each child of a dRAID.
+    slice_size: Option<u64>,
     /// What became of each row of each block.
     rows: Vec<RowLoss>,
 }
@@ -274,6 +277,15 @@ impl RowLoss {
 }
 
 impl<'a> PieceBatch<'a> {
+    /// An empty batch for the children of a node.
+    pub(crate) fn new(node: &VdevNode) -> Self {
+        let slice_size = match &node.kind {
+            NodeKind::Draid(draid, _) => Some(draid.slice_size()),
+            _ => None,
+        };
+        Self { pieces: Vec::new(), slice_size, rows: Vec::new() }
+    }
+
     /// Adds a block; gives what is left of the memory for parity.
     pub(crate) fn add_block(
         &mut self,
@@ -394,7 +406,8 @@ impl<'a> PieceBatch<'a> {
         let pieces = std::mem::take(&mut self.pieces);
         let mut parts = Vec::with_capacity(pieces.len());
         let mut later = Vec::new();
-        for run in pieces.chunk_by(WritePiece::is_adjacent) {
+        let slice_size = self.slice_size;
+        for run in pieces.chunk_by(|piece, next| piece.is_adjacent(next, slice_size)) {
             if is_busy(run[0].child) {
                 later.push(run);
             } else {
@@ -471,7 +484,7 @@ mod tests {
 
     #[test]
     fn busy_drives_are_written_last_and_whatever_is_lost_is_counted() {
-        let mut batch = PieceBatch::default();
+        let mut batch = PieceBatch { pieces: Vec::new(), slice_size: None, rows: Vec::new() };
         for (child, offset) in [(2, 0), (0, 0), (1, 0), (0, 4), (0, 512)] {
             let row = Some(batch.new_row());
             batch.pieces.push(WritePiece { child, offset, in_scratch: false, bytes: b"four", row });

@@ -142,6 +142,64 @@ fn leaf_that_misses_more_meanwhile_stays_incomplete() {
     assert!(leaf.dtl().contains(txg(12)) && leaf.miss_count() > lapses);
 }
 
+/// A drive that is gone, and the distributed spare 0 in its place.
+fn spared_child() -> VdevNode {
+    let gone = Leaf::new(Guid::new(300), String::new(), None, Txg::new(u64::MAX));
+    let gone = VdevNode { guid: Guid::new(300), kind: NodeKind::Leaf(gone.into()) };
+    let spare = vdev::DistributedSpare::new(Guid::new(200), 0, String::new());
+    let spare = VdevNode { guid: Guid::new(200), kind: NodeKind::DistributedSpare(spare) };
+    VdevNode { guid: Guid::new(100), kind: NodeKind::Spare(vec![gone, spare]) }
+}
+
+/// A distributed spare lies on another drive in each slice, also where two blocks meet.
+#[test]
+fn distributed_spare_is_written_across_slices() {
+    let shape = TestArray::draid(7, 2, 1, 1);
+    let TestArray::Draid(draid) = &shape else { unreachable!() };
+    let size = 64 << 10;
+    let length = draid.asize(size as u64);
+    // the last block of the first slice, and the first one of the second
+    let end = draid.group_size() * u64::from(draid.shape().groups);
+    let blocks = [end - length, end].map(|offset| Block { offset, size });
+    let contents = [noise(size, 31), noise(size, 32)];
+    let mut moved = 0;
+    for gone in 0..7 {
+        let drives = blank_drives(7);
+        let mut children: Vec<_> = drives
+            .iter()
+            .enumerate()
+            .map(|(index, drive)| leaf_node(index, drive, false))
+            .collect();
+        children[gone] = spared_child();
+        let tree = tree_with_children(&shape, children);
+        let holders = [draid.slice_size() - 1, draid.slice_size()];
+        let holders = holders.map(|offset| draid.spare_child(0, offset).unwrap());
+        moved += usize::from(holders[0] != holders[1] && !holders.contains(&gone));
+        let writes: Vec<_> = blocks
+            .iter()
+            .zip(&contents)
+            .map(|(block, data)| BlockWrite { vdev: TOP, offset: block.offset, birth: BIRTH, data })
+            .collect();
+        for repairs in [false, true] {
+            if repairs {
+                tree.repair_blocks(&writes, &|_, _| true, &mut Vec::new()).unwrap();
+            } else {
+                let written = tree.write_many(&writes, &mut Vec::new());
+                assert!(written.iter().all(Result::is_ok), "{gone}");
+            }
+            for (block, data) in blocks.iter().zip(&contents) {
+                let (mut into, mut faults) = (Vec::new(), Vec::new());
+                let judge = |found: &[u8]| found == &data[..];
+                let request = read_request(*block, &judge);
+                tree.verify_block(TOP, &request, &mut into, &mut faults).unwrap();
+                let wrong = faults.iter().any(|fault| fault.error == DeviceError::Corrupt);
+                assert!(!wrong, "drive {gone}, {block:?}, repaired {repairs}: {faults:?}");
+            }
+        }
+    }
+    assert!(moved > 0, "the spare is on one drive in both slices");
+}
+
 /// A distributed spare's data is on other drives: a wrong part is theirs, and is rewritten there.
 #[test]
 fn distributed_spare_is_repaired_on_its_drive() {
@@ -153,17 +211,7 @@ fn distributed_spare_is_repaired_on_its_drive() {
     // parity, and both columns of data
     for column in map.rows().flat_map(geometry::Row::columns) {
         let drives = blank_drives(7);
-        let gone = Leaf::new(Guid::new(300), String::new(), None, Txg::new(u64::MAX));
-        let gone = VdevNode { guid: Guid::new(300), kind: NodeKind::Leaf(gone.into()) };
-        let spare = VdevNode {
-            guid: Guid::new(200),
-            kind: NodeKind::DistributedSpare(vdev::DistributedSpare::new(
-                Guid::new(200),
-                0,
-                String::new(),
-            )),
-        };
-        let pair = VdevNode { guid: Guid::new(100), kind: NodeKind::Spare(vec![gone, spare]) };
+        let pair = spared_child();
         let mut children: Vec<_> = drives
             .iter()
             .enumerate()
