@@ -38,7 +38,10 @@ impl TempDir {
     pub(crate) fn new(name: &str, drives: usize, size: u64) -> Self {
         let base =
             std::env::var_os("POOLHOUSE_KEEP").map_or_else(std::env::temp_dir, PathBuf::from);
-        let path = base.join(format!("poolhouse-held-{name}-{}", std::process::id()));
+        // tests that run at once may use one name
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = base.join(format!("poolhouse-held-{name}-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         let folder = Self(path);
         for path in folder.drives(drives) {
