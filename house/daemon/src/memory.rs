@@ -62,7 +62,9 @@ impl Heap {
 }
 
 /// The time between two looks at the daemon's memory.
-const PRESSURE_INTERVAL: Duration = Duration::from_millis(250);
+const PRESSURE_INTERVAL: Duration = Duration::from_millis(100);
+/// The part of the memory that is left for growth between two looks.
+const HEADROOM_DIVISOR: usize = 8;
 /// The cache keeps at least this part of its memory: below it, each block would be read again and again.
 const MIN_CACHE_DIVISOR: usize = 8;
 /// A change of the reservation that is worth the work.
@@ -70,7 +72,7 @@ const MIN_CHANGE: usize = 1 << 20;
 
 /// Memory that the cache gives up while the rest of the daemon takes more than its part.
 pub(crate) struct MemoryPressure {
-    /// The bytes that the daemon may use.
+    /// The resident bytes from which on the cache gives up memory.
     limit: usize,
     reservation: MemoryReservation,
     /// The bytes of the reservation, and the most that it may have.
@@ -83,7 +85,9 @@ impl MemoryPressure {
     pub(crate) fn new(limit: u64, cache: &MemoryBudget) -> Self {
         let max_reserved = cache.bytes() - cache.bytes() / MIN_CACHE_DIVISOR;
         let reservation = cache.reserve();
-        Self { limit: units::to_usize(limit), reservation, reserved: 0, max_reserved }
+        let limit = units::to_usize(limit);
+        let limit = limit - limit / HEADROOM_DIVISOR;
+        Self { limit, reservation, reserved: 0, max_reserved }
     }
 
     /// Follows the daemon's memory until it ends.
@@ -139,10 +143,10 @@ mod tests {
         let budget = MemoryBudget::with_bytes(128 << 20);
         let mut pressure = MemoryPressure::new(256 << 20, &budget);
         assert_eq!(pressure.next_reservation(200 << 20), 0);
-        assert_eq!(pressure.next_reservation(300 << 20), 44 << 20);
+        assert_eq!(pressure.next_reservation(268 << 20), 44 << 20);
         pressure.reserved = 44 << 20;
-        assert_eq!(pressure.next_reservation(256 << 20), 44 << 20, "it is as wanted");
-        assert_eq!(pressure.next_reservation(250 << 20), 38 << 20, "some goes back");
+        assert_eq!(pressure.next_reservation(224 << 20), 44 << 20, "it is as wanted");
+        assert_eq!(pressure.next_reservation(218 << 20), 38 << 20, "some goes back");
         assert_eq!(pressure.next_reservation(2 << 30), 112 << 20, "an eighth stays");
         assert_eq!(pressure.next_reservation(100 << 20), 0);
     }

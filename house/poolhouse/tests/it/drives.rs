@@ -548,7 +548,8 @@ fn lost_log_device_needs_import_m() {
     assert!(why.contains("synchronous writes") && why.contains("-m"), "{why}");
     nas.run_ok(&format!("{place} -m tank"));
     let kept = std::fs::read_to_string(&letter).unwrap();
-    assert!(kept == "first" || kept.is_empty(), "{kept}");
+    // a txg may have synced the last one in time
+    assert!(["first", "", "promised"].contains(&kept.as_str()), "{kept}");
     write("again");
     assert_eq!(std::fs::read_to_string(&letter).unwrap(), "again");
     nas.run_ok("zpool export tank");
@@ -604,7 +605,8 @@ fn a_scrub_names_the_files_that_are_lost() {
     nas.run_ok("zpool scrub -w tank");
     let text = nas.run_ok("zpool status -v tank");
     assert!(text.contains("with 1 errors"), "{text}");
-    assert!(text.contains("tank:/photos/cat: bytes 131072 to 262143"), "{text}");
+    let lost = format!("{}/photos/cat: bytes 131072 to 262143", path_arg(&root));
+    assert!(text.contains(&lost), "{text}");
     let json: Value = serde_json::from_str(&nas.run_ok("zpool status --json tank")).unwrap();
     assert_eq!(json["pools"]["tank"]["errlist"].as_array().unwrap().len(), 1);
     let why = std::fs::read(root.join("photos/cat")).unwrap_err();

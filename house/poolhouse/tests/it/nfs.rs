@@ -74,7 +74,7 @@ fn sharenfs_exports_and_forbids_writes() {
         nas.run_ok("zfs mount tank/a");
         assert_eq!(run_client_ok(&["nfs-cat", &file]), "text");
     }
-    nas.run_ok("zfs set sharenfs=rw=localhost,insecure tank/a");
+    nas.run_ok("zfs set sharenfs=rw=localhost,insecure,no_root_squash tank/a");
     assert_eq!(run_client_ok(&["nfs-cat", &file]), "text");
     let why = nas.run_failing("zfs set sharenfs=rw=@staff tank/a", 1);
     assert!(why.contains("is a netgroup"), "{why}");
