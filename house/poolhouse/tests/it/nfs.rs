@@ -76,7 +76,7 @@ fn sharenfs_exports_and_forbids_writes() {
     }
     nas.run_ok("zfs set sharenfs=rw=localhost,insecure,no_root_squash tank/a");
     assert_eq!(run_client_ok(&["nfs-cat", &file]), "text");
-    let why = nas.run_failing("zfs set sharenfs=rw=@staff tank/a", 1);
+    let why = nas.run_failing("zfs set sharenfs=rw=@staff tank/a", 255);
     assert!(why.contains("is a netgroup"), "{why}");
     nas.run_ok("zfs set sharenfs=rw=10.0.0.0/8,insecure tank/a");
     assert!(!run_client(&["nfs-cat", &file]).0);
