@@ -36,10 +36,10 @@ pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
     pub(crate) fn new(name: &str, drives: usize, size: u64) -> Self {
-        let base =
-            std::env::var_os("POOLHOUSE_KEEP").map_or_else(std::env::temp_dir, PathBuf::from);
         // tests that run at once may use one name
         static COUNT: AtomicU64 = AtomicU64::new(0);
+        let base =
+            std::env::var_os("POOLHOUSE_KEEP").map_or_else(std::env::temp_dir, PathBuf::from);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = base.join(format!("poolhouse-held-{name}-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
