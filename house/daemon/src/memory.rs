@@ -1,11 +1,11 @@
-//! The daemon's memory: free pages go back to the system, and the cache makes room for the rest.
+//! The daemon's memory: it returns free pages to the system, and shrinks the cache when memory is short.
 //!
 //! The cache has half of the memory that the daemon may use. Open file systems, mounts and buffers
-//! have the other half. Where they take more, the cache gives up as much, and takes it back later:
+//! have the other half. If they use more, the cache shrinks by as much, and grows again later:
 //!
 //! ```text
 //! | cache                    | dirty data, I/O, open file systems |        resident <= limit
-//! | cache        | reserved  | dirty data, I/O, open file systems ... |    they take more
+//! | cache        | reserved  | dirty data, I/O, open file systems ... |    they use more
 //! ```
 
 use std::sync::Arc;
@@ -61,18 +61,18 @@ impl Heap {
     }
 }
 
-/// The time between two looks at the daemon's memory.
+/// The time between two readings of the daemon's memory.
 const PRESSURE_INTERVAL: Duration = Duration::from_millis(100);
-/// The part of the memory that is left for growth between two looks.
+/// The part of the memory that is kept free for growth between two readings.
 const HEADROOM_DIVISOR: usize = 8;
 /// The cache keeps at least this part of its memory: below it, each block would be read again and again.
 const MIN_CACHE_DIVISOR: usize = 8;
 /// A change of the reservation that is worth the work.
 const MIN_CHANGE: usize = 1 << 20;
 
-/// Memory that the cache gives up while the rest of the daemon takes more than its part.
+/// Shrinks the cache while the rest of the daemon uses more than its share.
 pub(crate) struct MemoryPressure {
-    /// The resident bytes from which on the cache gives up memory.
+    /// The resident bytes above which the cache shrinks.
     limit: usize,
     reservation: MemoryReservation,
     /// The bytes of the reservation, and the most that it may have.
@@ -139,13 +139,13 @@ mod tests {
     use super::{MemoryPressure, resident_bytes};
 
     #[test]
-    fn cache_gives_up_what_the_rest_takes() {
+    fn cache_shrinks_while_the_rest_grows() {
         let budget = MemoryBudget::with_bytes(128 << 20);
         let mut pressure = MemoryPressure::new(256 << 20, &budget);
         assert_eq!(pressure.next_reservation(200 << 20), 0);
         assert_eq!(pressure.next_reservation(268 << 20), 44 << 20);
         pressure.reserved = 44 << 20;
-        assert_eq!(pressure.next_reservation(224 << 20), 44 << 20, "it is as wanted");
+        assert_eq!(pressure.next_reservation(224 << 20), 44 << 20, "the limit is met");
         assert_eq!(pressure.next_reservation(218 << 20), 38 << 20, "some goes back");
         assert_eq!(pressure.next_reservation(2 << 30), 112 << 20, "an eighth stays");
         assert_eq!(pressure.next_reservation(100 << 20), 0);

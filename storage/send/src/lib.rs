@@ -22,6 +22,7 @@ mod receiver;
 mod redact;
 mod redaction;
 mod sender;
+mod walk;
 mod writer;
 
 pub use describe::describe_record;

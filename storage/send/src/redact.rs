@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use dmu::{BlockVisit, Object, Objset, SpecialObject, WalkControl, WalkOptions};
+use dmu::{Object, Objset, SpecialObject, WalkControl, WalkOptions};
 use ondisk::dnode::Dnode;
 use ondisk::dsl::RedactedBlocks;
 use ondisk::objset::Kind;
@@ -16,6 +16,7 @@ use zap::Zap;
 
 use crate::Result;
 use crate::sender::{block_range, slots_per_block};
+use crate::walk::walk_pointers;
 
 /// The table of a file system's special objects.
 const MASTER_NODE: ObjectId = ObjectId::new(1);
@@ -81,15 +82,10 @@ impl<'a> Changes<'a> {
         object: &Object,
         mut visit: impl FnMut(&mut Self, Zbookmark, &Blkptr) -> Result<()>,
     ) -> Result<()> {
-        let (options, mut result) = (self.options, Ok(()));
-        object.walk(&options, &mut |at, found| {
-            result = match found {
-                BlockVisit::Pointer(pointer) => visit(self, at, pointer),
-                BlockVisit::Error(why) => Err(why.clone().into()),
-            };
-            if result.is_ok() { WalkControl::Descend } else { WalkControl::Stop }
-        });
-        result
+        let options = self.options;
+        walk_pointers(object, &options, |at, pointer| {
+            visit(self, at, pointer).map(|()| WalkControl::Descend)
+        })
     }
 
     fn visit_meta(&mut self, meta: &Object, at: Zbookmark, pointer: &Blkptr) -> Result<()> {

@@ -1,6 +1,6 @@
 //! The redaction of a stream: REDACT records in place of blocks, and blocks that the base lacks.
 
-use dmu::{BlockVisit, Object, SPILL_BLOCK, WalkControl, WalkOptions};
+use dmu::{Object, SPILL_BLOCK, WalkControl, WalkOptions};
 use ondisk::dsl::RedactedBlocks;
 use ondisk::nvlist::{Nvlist, Value};
 use ondisk::stream::RedactRange;
@@ -9,6 +9,7 @@ use units::{BlockId, ObjectId, Txg};
 use crate::Result;
 use crate::overlay::{Action, Segment};
 use crate::sender::{Sender, block_range};
+use crate::walk::walk_pointers;
 
 /// The redaction of a stream and of its base.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -90,27 +91,18 @@ impl Sender<'_, '_> {
             include_unborn_holes: true,
             start: Some(object.zbookmark(BlockId::new(first))),
         };
-        let mut result = Ok(());
-        object.walk(&options, &mut |at, found| {
-            let pointer = match found {
-                BlockVisit::Pointer(pointer) => pointer,
-                BlockVisit::Error(why) => {
-                    result = Err(why.clone().into());
-                    return WalkControl::Stop;
-                }
-            };
+        walk_pointers(object, &options, |at, pointer| {
             let Some([from, to]) = block_range(object.dnode(), at) else {
-                return WalkControl::Descend;
+                return Ok(WalkControl::Descend);
             };
             if from >= end || at.block == SPILL_BLOCK {
-                return WalkControl::Stop;
+                return Ok(WalkControl::Stop);
             }
             if at.level.get() == 0 || pointer.is_hole() {
-                result = self.send_range(object, at, pointer, [from.max(first), to.min(end)]);
+                self.send_range(object, at, pointer, [from.max(first), to.min(end)])?;
             }
-            if result.is_ok() { WalkControl::Descend } else { WalkControl::Stop }
-        });
-        result
+            Ok(WalkControl::Descend)
+        })
     }
 
     /// Sends the segments of an object that are left.

@@ -6,7 +6,7 @@
 //! every block born no later than the base snapshot, and its children. Holes of unknown birth are
 //! always sent: the object may have been freed and created again since the base.
 
-use dmu::{BlockVisit, Object, Objset, SPILL_BLOCK, SpecialObject, WalkControl, WalkOptions};
+use dmu::{Object, Objset, SPILL_BLOCK, SpecialObject, WalkControl, WalkOptions};
 use ondisk::blkptr::{Checksum, Compression, Protection, Regular};
 use ondisk::dnode::Dnode;
 use ondisk::nvlist::{Encoding, Nvlist, Value};
@@ -21,6 +21,7 @@ use units::{BlockId, ObjectId, Txg, Zbookmark};
 use crate::overlay::{Overlay, Part};
 use crate::raw;
 use crate::redaction::Redaction;
+use crate::walk::walk_pointers;
 use crate::writer::StreamWriter;
 use crate::{Error, Result};
 
@@ -218,16 +219,10 @@ impl Sender<'_, '_> {
         start: Option<Zbookmark>,
         mut visit: impl FnMut(&mut Self, Zbookmark, &Blkptr) -> Result<()>,
     ) -> Result<()> {
-        let mut result = Ok(());
         let options = self.walk_options(start);
-        object.walk(&options, &mut |zbookmark, found| {
-            result = match found {
-                BlockVisit::Pointer(pointer) => visit(self, zbookmark, pointer),
-                BlockVisit::Error(why) => Err(why.clone().into()),
-            };
-            if result.is_ok() { WalkControl::Descend } else { WalkControl::Stop }
-        });
-        result
+        walk_pointers(object, &options, |zbookmark, pointer| {
+            visit(self, zbookmark, pointer).map(|()| WalkControl::Descend)
+        })
     }
 
     /// A hole in the array of dnodes: none of its objects exist. Numbers behind the end of the array

@@ -251,7 +251,7 @@ impl IntentLog {
         if plan.blocks.len() > 1 || plan.has_pointers() {
             self.writer.flush(oldest)?;
         }
-        // Rule Z3: the second flush comes before the caller is told. It also covers what other threads wrote
+        // Rule Z3: the commit returns after the second flush. That flush also covers what other threads wrote
         // of these txgs, as a flush that failed for them may have lost blocks of this commit.
         self.write_blocks(leader.into_iter().collect())?;
         self.writer.flush(oldest)?;

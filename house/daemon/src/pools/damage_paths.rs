@@ -1,6 +1,8 @@
 //! The paths of damaged files in the status of a pool. OpenZFS names a file of a mounted file system by its path, and
 //! another one by its dataset: `/tank/home/letter`, `tank/home@monday:/letter`.
 
+use std::path::Path;
+
 use engine::pool::PoolStatus;
 
 use super::ManagedPool;
@@ -13,7 +15,7 @@ impl ManagedPool {
         if status.data_errors.is_empty() {
             return status;
         }
-        let mounted = self.mounted_directories();
+        let mounted = self.mounted_filesystems();
         for file in &mut status.data_errors {
             let paths =
                 mounted.iter().filter_map(|(dataset, dir)| mounted_path(file, dataset, dir));
@@ -28,9 +30,10 @@ impl ManagedPool {
 
 /// The path of a file of a dataset that is mounted at `dir`, and the length of the dataset's name. None: it is a file
 /// of another dataset.
-fn mounted_path(file: &str, dataset: &str, dir: &str) -> Option<(usize, String)> {
+fn mounted_path(file: &str, dataset: &str, dir: &Path) -> Option<(usize, String)> {
     let path =
         file.strip_prefix(dataset)?.strip_prefix(':').filter(|path| path.starts_with('/'))?;
+    let dir = dir.display().to_string();
     Some((dataset.len(), format!("{}{path}", dir.trim_end_matches('/'))))
 }
 
@@ -40,11 +43,12 @@ mod tests {
 
     #[test]
     fn files_of_mounted_datasets_have_paths() {
-        let path = |file| mounted_path(file, "tank/home", "/srv/home").map(|found| found.1);
+        let path =
+            |file| mounted_path(file, "tank/home", "/srv/home".as_ref()).map(|found| found.1);
         assert_eq!(path("tank/home:/a: all of it").unwrap(), "/srv/home/a: all of it");
         for other in ["tank/home@one:/a", "tank:/home:/a", "tank/homes:/a", "tank/home"] {
             assert_eq!(path(other), None, "{other}");
         }
-        assert_eq!(mounted_path("tank:/a", "tank", "/").unwrap().1, "/a");
+        assert_eq!(mounted_path("tank:/a", "tank", "/".as_ref()).unwrap().1, "/a");
     }
 }

@@ -39,15 +39,6 @@ pub(super) struct ActiveMount {
     sequence: u64,
 }
 
-impl ManagedPool {
-    /// The mounted datasets and their directories.
-    pub(super) fn mounted_directories(&self) -> Vec<(String, String)> {
-        let mounts = self.mounts.lock();
-        let row = |mount: &ActiveMount| (mount.dataset.clone(), mount.dir.display().to_string());
-        mounts.iter().map(row).collect()
-    }
-}
-
 /// A file system that was mounted, and its options.
 #[derive(Clone, Debug)]
 pub(super) struct SavedMount {

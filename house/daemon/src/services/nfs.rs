@@ -147,7 +147,7 @@ impl Service for NfsService {
     fn stop(&self) {
         let mut state = std::mem::take(&mut *self.state.lock());
         // doors close after the server has released them
-        drop(state.listener.take());
+        drop(std::mem::take(&mut state.listener));
         drop(state.exports);
     }
 }
@@ -229,7 +229,7 @@ impl ShareServer for NfsService {
                 let of_export = |path: &String| (path.clone(), share_client(connection));
                 connection.exports.iter().map(of_export).collect::<Vec<_>>()
             });
-            let (clients, note) = (clients.collect(), note(&status));
+            let (clients, note) = (clients.collect(), status_note(&status));
             ServerReport { listening: status.listening, problem: None, clients, note }
         })
     }
@@ -254,7 +254,7 @@ impl ShareServer for NfsService {
 }
 
 /// The sentences for `share status`; none: all is well.
-fn note(status: &::nfs::ServerStatus) -> Option<String> {
+fn status_note(status: &::nfs::ServerStatus) -> Option<String> {
     let portmapper = match &status.portmapper {
         missing @ PortmapperStatus::Missing { .. } => describe_portmapper(missing),
         _ => None,

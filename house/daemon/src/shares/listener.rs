@@ -84,11 +84,6 @@ impl<S: NetworkServer> Listener<S> {
         self.server.as_ref()
     }
 
-    /// Takes the server out, which ends with the result.
-    pub(crate) fn take(&mut self) -> Option<S> {
-        self.server.take()
-    }
-
     /// Whether the server could not be started: the next change of the configuration tries again.
     pub(crate) fn has_problem(&self) -> bool {
         self.problem.is_some()

@@ -244,16 +244,20 @@ async fn guide_leads_from_verdict_to_resilver() {
     assert!(page.contains("is no part of pool tank"), "{page}");
 }
 
-#[tokio::test]
-async fn planner_shows_layouts_of_chosen_drives() {
-    let mut browser = Browser::logged_in().await;
-    let free = |name: &str| Drive {
+/// A drive of 4 TB that belongs to no pool.
+fn free_drive(name: &str) -> Drive {
+    Drive {
         name: name.to_owned(),
         path: format!("/dev/{name}").into(),
         size: 4_000_787_030_016,
         ..Drive::default()
-    };
-    let drives = ["sda", "sdb", "sdc", "sdd"].map(free).to_vec();
+    }
+}
+
+#[tokio::test]
+async fn planner_shows_layouts_of_chosen_drives() {
+    let mut browser = Browser::logged_in().await;
+    let drives = ["sda", "sdb", "sdc", "sdd"].map(free_drive).to_vec();
     let drives = DriveList { drives, ..DriveList::default() };
     show(&browser, Overview { drives, ..Overview::default() });
     assert!(!browser.get("/new-pool").await.body.contains("raidz2"));
@@ -318,13 +322,7 @@ async fn found_pools_are_offered_for_import() {
 #[tokio::test]
 async fn added_drives_are_checked_first() {
     let mut browser = Browser::logged_in().await;
-    let free = |name: &str| Drive {
-        name: name.to_owned(),
-        path: format!("/dev/{name}").into(),
-        size: 4_000_787_030_016,
-        ..Drive::default()
-    };
-    let mut drives = ["sdx", "sdy", "vda"].map(free).to_vec();
+    let mut drives = ["sdx", "sdy", "vda"].map(free_drive).to_vec();
     drives[2].is_in_burn_in = true;
     let drives = DriveList { drives, ..DriveList::default() };
     let pools = vec![mirror_pool(&serde_json::json!([]), &serde_json::Value::Null)];

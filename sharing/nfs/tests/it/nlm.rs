@@ -117,7 +117,7 @@ fn cancelled_wait_gets_no_lock() {
     one.unlock(&file, (1, 0, 10));
     assert_eq!(one.lock(&file, (2, 0, 10), true), LockStatus::Granted);
     one.unlock(&file, (2, 0, 10));
-    // granted while the client cannot be called: its next request is told so, or its CANCEL ends the lock
+    // the server grants the lock but cannot call the client: the next request gets it, or a CANCEL ends it
     one.lock(&file, (1, 0, 10), true);
     two.wait(&file, (7, 0, 10));
     one.unlock(&file, (1, 0, 10));

@@ -141,7 +141,7 @@ impl Plan {
     }
 
     pub(super) const fn dataset_kind(&self) -> DatasetKind {
-        if self.begin.objset_type == 3 { DatasetKind::Volume } else { DatasetKind::Filesystem }
+        if self.begin.is_volume() { DatasetKind::Volume } else { DatasetKind::Filesystem }
     }
 
     /// Where the stream is, before its first record.

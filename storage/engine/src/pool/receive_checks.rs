@@ -10,9 +10,6 @@ use super::receive::{ReceiveRequest, Received, receive_error};
 use super::stream_input::BegunStream;
 use crate::{Error, Result};
 
-/// The object set type of a volume.
-const VOLUME: u8 = 3;
-
 impl Pool {
     /// Checks what a dry run checks: the names, and whether the target exists. The base snapshot does not count, as
     /// an earlier stream may bring it.
@@ -123,7 +120,7 @@ pub(super) fn check_replaceable(
 fn check_volume_target(head: &Dataset, begin: &Begin) -> Result<()> {
     let name = head.name();
     let failed = |error: dsl::Error| Error::from_dsl_error(&name, &error);
-    if begin.objset_type != VOLUME || head.kind().map_err(failed)? == DatasetKind::Volume {
+    if !begin.is_volume() || head.kind().map_err(failed)? == DatasetKind::Volume {
         return Ok(());
     }
     if !name.contains('/') {

@@ -152,6 +152,11 @@ impl StreamFeatures {
 }
 
 impl Begin {
+    /// Whether the dataset is a volume.
+    pub const fn is_volume(&self) -> bool {
+        self.objset_type == 3
+    }
+
     /// The number that marks a stream and its byte order.
     pub const MAGIC: u64 = 0x2_f5ba_cbac;
     /// Bytes that a name may have, with the zero byte behind it.
