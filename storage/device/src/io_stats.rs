@@ -6,14 +6,41 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Buckets of latencies: bucket n counts requests of 2^n to 2^(n+1) nanoseconds; the last also longer ones.
-pub const LATENCY_BUCKETS: usize = 37;
+const LATENCY_BUCKETS: usize = 37;
 /// Buckets of sizes: bucket n counts requests of 2^(n+9) to 2^(n+10) bytes; the first also smaller ones, the
 /// last also larger ones.
-pub const SIZE_BUCKETS: usize = 16;
+const SIZE_BUCKETS: usize = 16;
 /// log2 of the least size of the second bucket is one more.
 const MIN_SIZE_SHIFT: u32 = 9;
+
+/// How many requests took how many nanoseconds.
+pub type LatencyHistogram = Histogram<LATENCY_BUCKETS, 0>;
+/// How many requests had how many bytes.
+pub type SizeHistogram = Histogram<SIZE_BUCKETS, MIN_SIZE_SHIFT>;
 /// The recent latency moves by one part in this many towards the latency of each request.
 const RECENT_WEIGHT: u64 = 64;
+
+/// Counts of values by their log2; the first of the buckets is for values below `2^(SHIFT + 1)`.
+#[derive(Debug)]
+pub struct Histogram<const BUCKETS: usize, const SHIFT: u32>([AtomicU64; BUCKETS]);
+
+impl<const BUCKETS: usize, const SHIFT: u32> Default for Histogram<BUCKETS, SHIFT> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+impl<const BUCKETS: usize, const SHIFT: u32> Histogram<BUCKETS, SHIFT> {
+    /// Counts a value.
+    pub fn add(&self, value: u64) {
+        self.0[bucket(value, SHIFT, BUCKETS)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The counts of all buckets.
+    pub fn counts(&self) -> Vec<u64> {
+        self.0.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    }
+}
 
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,29 +66,15 @@ pub struct IoStats {
     kinds: [KindStats; 4],
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct KindStats {
     requests: AtomicU64,
     bytes: AtomicU64,
     nanoseconds: AtomicU64,
     recent_nanoseconds: AtomicU64,
     in_flight: AtomicU64,
-    latencies: [AtomicU64; LATENCY_BUCKETS],
-    sizes: [AtomicU64; SIZE_BUCKETS],
-}
-
-impl Default for KindStats {
-    fn default() -> Self {
-        Self {
-            requests: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            nanoseconds: AtomicU64::new(0),
-            recent_nanoseconds: AtomicU64::new(0),
-            in_flight: AtomicU64::new(0),
-            latencies: std::array::from_fn(|_| AtomicU64::new(0)),
-            sizes: std::array::from_fn(|_| AtomicU64::new(0)),
-        }
-    }
+    latencies: LatencyHistogram,
+    sizes: SizeHistogram,
 }
 
 /// The counts of one kind of requests at one moment.
@@ -105,24 +118,21 @@ impl IoStats {
         let recent = stats.recent_nanoseconds.load(Ordering::Relaxed);
         let moved = moving_mean(recent, nanoseconds);
         stats.recent_nanoseconds.store(moved, Ordering::Relaxed);
-        stats.latencies[bucket(nanoseconds, 0, LATENCY_BUCKETS)].fetch_add(1, Ordering::Relaxed);
-        stats.sizes[bucket(bytes, MIN_SIZE_SHIFT, SIZE_BUCKETS)].fetch_add(1, Ordering::Relaxed);
+        stats.latencies.add(nanoseconds);
+        stats.sizes.add(bytes);
     }
 
     /// The counts of a kind as they are now.
     pub fn counts(&self, kind: IoKind) -> IoCounts {
         let stats = &self.kinds[kind as usize];
-        let all = |counts: &[AtomicU64]| {
-            counts.iter().map(|count| count.load(Ordering::Relaxed)).collect()
-        };
         IoCounts {
             requests: stats.requests.load(Ordering::Relaxed),
             bytes: stats.bytes.load(Ordering::Relaxed),
             nanoseconds: stats.nanoseconds.load(Ordering::Relaxed),
             recent_nanoseconds: stats.recent_nanoseconds.load(Ordering::Relaxed),
             in_flight: stats.in_flight.load(Ordering::Relaxed),
-            latencies: all(&stats.latencies),
-            sizes: all(&stats.sizes),
+            latencies: stats.latencies.counts(),
+            sizes: stats.sizes.counts(),
         }
     }
 }

@@ -23,11 +23,12 @@ mod write_claim;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use device_slice::DeviceSlice;
 pub use error::{Error, own_volume_text};
 pub use file::File;
-pub use io_stats::{IoCounts, IoKind, IoStats, LATENCY_BUCKETS, SIZE_BUCKETS};
+pub use io_stats::{IoCounts, IoKind, IoStats, LatencyHistogram, SizeHistogram};
 pub use memory::MemoryDevice;
 pub use own_volumes::OwnVolume;
 pub use partition::{Partition, partitions};
@@ -119,6 +120,11 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// The counts of its requests, if they are counted.
     fn io_stats(&self) -> Option<&IoStats> {
         None
+    }
+
+    /// The time since some moment, by which waits in its queue are measured. A device without a clock measures none.
+    fn now(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Reopens it at its path, or else under another name in the same folder, if `judge` recognizes

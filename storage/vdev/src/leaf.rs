@@ -1,15 +1,16 @@
 //! A leaf: one device, and what is known of the time it was away.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use device::Device;
+use device::{Device, IoKind};
 use geometry::{BOOT_SIZE, LABEL_START};
 use parking_lot::{Mutex, RwLock};
 use units::{Ashift, Guid, MinusOrZero, Txg};
 
 use crate::node::NodeAddress;
-use crate::queue::{ClassCounts, LeafQueue};
+use crate::queue::{IoClass, LeafQueue, QueueStats, QueuedIo, Turn, thread_class, with_class};
 use crate::{DeviceError, TxgRanges};
 
 /// Bytes of labels and boot area in front of the allocatable space.
@@ -371,7 +372,9 @@ impl Leaf {
     /// Fills `into` from `position`, counted from the device's first byte.
     pub(crate) fn read(&self, position: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let device = self.device.as_ref().ok_or(DeviceError::Missing)?;
-        self.queue.run(|| device.read_at(position, into)).map_err(|_| {
+        let bytes = units::to_u64(into.len());
+        let io = QueuedIo { device: &**device, kind: IoKind::Read, bytes };
+        self.queue.run(io, || device.read_at(position, into)).map_err(|_| {
             self.read_errors.fetch_add(1, Ordering::Relaxed);
             DeviceError::ReadFailed
         })
@@ -381,7 +384,9 @@ impl Leaf {
     /// counted: whoever needs the bytes asks for them once more.
     pub(crate) fn read_parts(&self, position: u64, parts: &mut [&mut [u8]]) -> bool {
         let Some(device) = &self.device else { return false };
-        self.queue.run(|| device.read_parts_at(position, parts).is_ok())
+        let bytes = parts.iter().map(|part| part.len() as u64).sum();
+        let io = QueuedIo { device: &**device, kind: IoKind::Read, bytes };
+        self.queue.run(io, || device.read_parts_at(position, parts).is_ok())
     }
 
     /// Writes bytes that belong to no block, such as labels, at `position`, counted from the
@@ -418,9 +423,25 @@ impl Leaf {
         result
     }
 
-    /// I/Os of scans, of removals and of initializing, at this moment.
-    pub fn background_io(&self) -> [ClassCounts; 3] {
-        self.queue.counts()
+    /// Tells the device that a range of it is not in use, counted from its first byte.
+    pub fn discard(&self, range: Range<u64>) -> Result<(), DeviceError> {
+        let device = self.device.as_ref().ok_or(DeviceError::Missing)?;
+        if self.is_retired() {
+            return Err(DeviceError::WriteFailed);
+        }
+        assert!(range.start >= LABEL_START, "no label is discarded");
+        let io = QueuedIo { device: &**device, kind: IoKind::Trim, bytes: range.end - range.start };
+        self.queue.run(io, || device.discard(range)).map_err(|_| DeviceError::WriteFailed)
+    }
+
+    /// The counts of its queue.
+    pub fn queue_stats(&self) -> QueueStats {
+        self.queue.stats()
+    }
+
+    /// Takes the turn of an expansion's I/O of so many bytes, before what users wait for is locked.
+    pub(crate) fn take_turn(&self, bytes: u64) -> Turn<'_> {
+        self.queue.take_turn(bytes)
     }
 
     /// Sets how many of a hundred I/Os are background I/Os while users have theirs.
@@ -451,7 +472,13 @@ impl Leaf {
         // after, since such a flush may have come too early for it.
         self.pending.lock().record(birth);
         self.active_writes.fetch_add(1, Ordering::Relaxed);
-        let written = self.queue.run(|| device.write_parts_at(position, parts));
+        let bytes = parts.iter().map(|part| part.len() as u64).sum();
+        let io = QueuedIo { device: &**device, kind: IoKind::Write, bytes };
+        // the txg, and whoever waits for it, waits for labels
+        let is_label = birth.is_none() && thread_class() == IoClass::User;
+        let class = if is_label { IoClass::Sync } else { thread_class() };
+        let write = || self.queue.run(io, || device.write_parts_at(position, parts));
+        let written = with_class(class, write);
         self.active_writes.fetch_sub(1, Ordering::Relaxed);
         self.pending.lock().record(birth);
         self.record_write_result(written.is_ok());

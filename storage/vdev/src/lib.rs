@@ -36,7 +36,9 @@ pub use evacuate::{EvacuationPause, RangeCopy};
 pub use indirect::{Indirect, IndirectMapping, MappingSegment};
 pub use leaf::{Leaf, OutOfService};
 pub use node::{NodeKind, VdevNode};
-pub use queue::{ClassCounts, DEFAULT_BACKGROUND_SHARE, IoClass, with_class};
+pub use queue::{
+    ClassStats, DEFAULT_BACKGROUND_SHARE, IoClass, QueueClass, QueueStats, TotalStats, with_class,
+};
 pub use read_run::RunBlock;
 pub use rebuild::{RebuildObstacle, RebuiltChunk};
 pub use reflow::{ReflowChunk, ReflowLeaves, ReflowPause, overwrite_limit, scratch_size};

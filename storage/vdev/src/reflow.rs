@@ -32,6 +32,7 @@ use units::{Guid, MinusOrZero, Txg, VdevId};
 
 use crate::flush::flush_in_parallel;
 use crate::node::NodeAddress;
+use crate::queue::{IoClass, Turn, with_class};
 use crate::reflow_gate::ReflowGate;
 use crate::{Leaf, NodeKind, VdevNode, VdevTree};
 
@@ -124,11 +125,6 @@ impl VdevTree {
         Some(self.top_vdev(vdev)?.reflow?.position())
     }
 
-    /// How many reads and writes of others the vdev had since its expansion began or was resumed.
-    pub fn reflow_request_count(&self, vdev: VdevId) -> u64 {
-        self.top_vdev(vdev).and_then(|top| top.reflow).map_or(0, |gate| gate.request_count())
-    }
-
     /// The leaves of a vdev that is being expanded, if all can be read and written and lack nothing. Waits
     /// for the I/O that began before the expansion.
     pub fn check_reflow(&self, vdev: VdevId) -> Result<ReflowLeaves, ReflowPause> {
@@ -179,6 +175,9 @@ impl VdevTree {
         assert!(end <= limit, "copying stays below the limit");
         // no more is locked than is copied; what is allocated in between is copied as well
         let end = chunk_end(&allocated(start..end), max_bytes, raidz).unwrap_or(end);
+        // Rule: the turn at the leaves is taken before the range is locked. In the other order users would wait for
+        // the lock while the copy waits for users.
+        let turns = leaves.take_turns(max_bytes.min(end - start));
         let lock = gate.lock_exclusive(start..end);
         let most = COPY_BYTES_PER_CHILD * (leaves.leaves.len() as u64 - 1);
         let mut copied = 0;
@@ -193,6 +192,7 @@ impl VdevTree {
         }
         let position = gate.position();
         lock.set_position(ReflowPosition { next: end, ..position });
+        drop(turns);
         Ok(copied)
     }
 
@@ -284,6 +284,12 @@ impl ReflowLeaves {
         Ok(Self { leaves, guid: node.guid })
     }
 
+    /// Waits for the turn at each leaf to copy so many bytes of the vdev.
+    fn take_turns(&self, bytes: u64) -> Vec<Turn<'_>> {
+        let share = bytes / units::to_u64(self.leaves.len()).max(1);
+        self.leaves.iter().map(|(leaf, _)| leaf.take_turn(share)).collect()
+    }
+
     /// What the scratch copy holds, child by child.
     fn read_scratch(&self, raidz: &Expandable) -> Result<Vec<Vec<u8>>, ReflowPause> {
         let bytes = column_size(raidz);
@@ -322,7 +328,7 @@ impl ReflowLeaves {
             let leaf = &self.leaves[child].0;
             let mut bytes = vec![0; length];
             let position = offset + area.start();
-            leaf.read(position, &mut bytes)
+            with_class(IoClass::Expansion, || leaf.read(position, &mut bytes))
                 .map_err(|_| ReflowPause::ReadFailed { path: leaf.path().to_owned() })?;
             Ok(bytes)
         })
@@ -344,7 +350,7 @@ impl ReflowLeaves {
                     NodeAddress { offset, is_absolute: true, ..address }
                 }
             };
-            leaf.write_at(address, &[bytes])
+            with_class(IoClass::Expansion, || leaf.write_at(address, &[bytes]))
                 .map_err(|_| ReflowPause::WriteFailed { path: leaf.path().to_owned() })
         });
         done.map(|_| ())

@@ -175,7 +175,7 @@ impl VdevTree {
         }
     }
 
-    /// Sets how many of a hundred I/Os of a leaf are those of scans, rebuilds, removals and initializing while
+    /// Sets how many of a hundred I/Os of a leaf are those of scans and all other long work while
     /// users have theirs: 1 to 50.
     pub fn set_background_share(&self, percent: u64) {
         self.background_share.store(percent, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use ondisk::{Blkptr, Checksum, Compression, Dva, ObjectType, Order};
 use transform::checksum::embedded;
 use transform::crypt::block::{self as cipher, Layout, Params};
 use units::{Level, Txg, Zbookmark};
-use vdev::{BlockWrite, NodeKind};
+use vdev::{BlockWrite, IoClass, NodeKind};
 
 use crate::gang_write::MAX_DEPTH;
 use crate::{Error, Key, Writer};
@@ -128,9 +128,10 @@ impl Writer {
             assert!(dva.asize >= units::to_u64(<[u8]>::len(data)), "a log block fits its room");
             BlockWrite { vdev: dva.vdev, offset: dva.offset, birth, data }
         };
+        let writes: Vec<_> = copies().map(write).collect();
         // the leaves remember themselves what they missed
-        let written =
-            self.tree().write_many(&copies().map(write).collect::<Vec<_>>(), &mut Vec::new());
+        let write_all = || self.tree().write_many(&writes, &mut Vec::new());
+        let written = vdev::with_class(IoClass::Sync, write_all);
         assert_eq!(written.len(), copies().count(), "the vdevs answer each write");
         copies().zip(written).try_for_each(|((_, dva, zbookmark, _), written)| {
             written.map_err(|why| Error::WriteFailed { zbookmark, dva, why })

@@ -56,7 +56,6 @@ const KNOWN_REFUSAL_DIFFERENCES: &[(&str, &str)] = &[
 /// Commands whose words differ, with the reason. A command leaves the list when it is alike.
 const KNOWN_DIFFERENCES: &[(&str, &str)] = &[
     ("zpool get size,free,health nopool", "the words of all other commands about a missing pool"),
-    ("zpool iostat -l", "only the scan queue is measured"),
     (
         "zfs create -o canmount=off nopool/x",
         "the words of all other commands about a missing dataset",

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use device::{IoCounts, IoKind};
+use device::{IoCounts, IoKind, IoStats};
 use serde::{Deserialize, Serialize};
-use vdev::{ClassCounts, Leaf, VdevNode};
+use vdev::{ClassStats, Leaf, QueueClass, QueueStats, TotalStats, VdevNode};
 
 use super::Pool;
 
@@ -40,18 +40,63 @@ pub struct DriveIoStats {
     pub trim: RequestStats,
     /// Flush requests.
     pub flush: RequestStats,
-    /// Requests of scrubs and resilvers, which wait for those of users.
+    /// All requests by class, with the wait in the queue of the drive.
     #[serde(default)]
-    pub scan: QueueDepth,
+    pub queue: DriveQueueStats,
 }
 
-/// Requests of a class at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QueueDepth {
-    /// Those that wait for their turn.
+/// The queue of a drive.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DriveQueueStats {
+    /// Reads for which a program waits.
+    pub sync_read: ClassIoStats,
+    /// Writes for which a program waits: log blocks and labels.
+    pub sync_write: ClassIoStats,
+    /// Reads ahead of their use.
+    pub async_read: ClassIoStats,
+    /// Writes of txgs.
+    pub async_write: ClassIoStats,
+    /// Scrub and resilver.
+    pub scrub: ClassIoStats,
+    /// Trim.
+    pub trim: ClassIoStats,
+    /// Sequential rebuild.
+    pub rebuild: ClassIoStats,
+    /// Removal of vdevs and raidz expansion.
+    pub removal: ClassIoStats,
+    /// Initialize.
+    pub initialize: ClassIoStats,
+    /// Reads of all classes, from when they were made until they ended.
+    pub total_read: LatencyStats,
+    /// Writes of all classes.
+    pub total_write: LatencyStats,
+}
+
+/// The requests of a class.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassIoStats {
+    /// Those that wait for their turn now.
     pub waiting: u64,
-    /// Those that the drive has.
+    /// Those that the drive has now.
     pub active: u64,
+    /// Those that ended.
+    pub requests: u64,
+    /// Nanoseconds that those waited for their turn, added up.
+    pub wait_nanoseconds: u64,
+    /// How many of them waited 2^n nanoseconds, by n.
+    pub waits: Vec<u64>,
+    /// How many of them had 2^(n+9) bytes, by n.
+    pub sizes: Vec<u64>,
+}
+
+/// How long requests took.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencyStats {
+    /// Nanoseconds, added up.
+    pub nanoseconds: u64,
+    /// How many took 2^n nanoseconds, by n.
+    pub latencies: Vec<u64>,
 }
 
 /// The requests of one kind, since the drive was opened.
@@ -91,17 +136,58 @@ impl RequestStats {
     }
 }
 
+impl From<ClassStats> for ClassIoStats {
+    fn from(stats: ClassStats) -> Self {
+        let ClassStats { waiting, active, requests, wait_nanoseconds, waits, sizes } = stats;
+        let (waiting, active) = (waiting.into(), active.into());
+        Self { waiting, active, requests, wait_nanoseconds, waits, sizes }
+    }
+}
+
+impl From<TotalStats> for LatencyStats {
+    fn from(TotalStats { nanoseconds, latencies }: TotalStats) -> Self {
+        Self { nanoseconds, latencies }
+    }
+}
+
+impl From<QueueStats> for DriveQueueStats {
+    fn from(stats: QueueStats) -> Self {
+        let mut all = Self {
+            total_read: stats.reads.into(),
+            total_write: stats.writes.into(),
+            ..Self::default()
+        };
+        for (class, stats) in QueueClass::ALL.into_iter().zip(stats.classes) {
+            let field = match class {
+                QueueClass::SyncRead => &mut all.sync_read,
+                QueueClass::SyncWrite => &mut all.sync_write,
+                QueueClass::AsyncRead => &mut all.async_read,
+                QueueClass::AsyncWrite => &mut all.async_write,
+                QueueClass::Scan => &mut all.scrub,
+                QueueClass::Trim => &mut all.trim,
+                QueueClass::Rebuild => &mut all.rebuild,
+                QueueClass::Removal => &mut all.removal,
+                QueueClass::Initialize => &mut all.initialize,
+            };
+            *field = stats.into();
+        }
+        all
+    }
+}
+
 impl Pool {
     /// The requests of all its drives, those of the cache included.
     pub fn io_stats(&self) -> PoolIoStats {
         let leaves = self.0.spa.tree().leaves().into_iter();
         let own = leaves.filter_map(|leaf| {
-            let [scan, ..] = leaf.background_io();
-            Some((leaf.guid(), leaf.device()?.clone(), scan))
+            Some((leaf.guid(), leaf.device()?.clone(), leaf.queue_stats().into()))
         });
         let caches = self.0.spa.l2arc().devices().into_iter();
-        let caches = caches.map(|(guid, device)| (guid, device, ClassCounts::default()));
-        let drives = own.chain(caches).filter_map(|(guid, device, scan)| {
+        let caches = caches.map(|(guid, device)| {
+            let queue = device.io_stats().map(unqueued).unwrap_or_default();
+            (guid, device, queue)
+        });
+        let drives = own.chain(caches).filter_map(|(guid, device, queue)| {
             let stats = device.io_stats()?;
             let of = |kind| RequestStats::new(stats.counts(kind));
             Some(DriveIoStats {
@@ -110,7 +196,7 @@ impl Pool {
                 write: of(IoKind::Write),
                 trim: of(IoKind::Trim),
                 flush: of(IoKind::Flush),
-                scan: QueueDepth { waiting: scan.waiting.into(), active: scan.active.into() },
+                queue,
             })
         });
         let milliseconds = u64::try_from(self.0.imported_at.elapsed().as_millis());
@@ -126,6 +212,16 @@ impl Pool {
         let tops = self.0.spa.tree().tops();
         tops.iter().flat_map(|(_, top)| slow_drives_of(top)).collect()
     }
+}
+
+/// The queue of a drive whose requests never wait.
+fn unqueued(stats: &IoStats) -> DriveQueueStats {
+    let total = |kind| {
+        let IoCounts { nanoseconds, latencies, .. } = stats.counts(kind);
+        LatencyStats { nanoseconds, latencies }
+    };
+    let (total_read, total_write) = (total(IoKind::Read), total(IoKind::Write));
+    DriveQueueStats { total_read, total_write, ..DriveQueueStats::default() }
 }
 
 /// The drives of a top-level vdev that stand out from the others.

@@ -24,13 +24,14 @@ struct TimedDevice {
     file: File,
     slow_requests: AtomicU64,
     stats: IoStats,
+    opened: Instant,
 }
 
 /// Opens a drive for this program alone.
 pub(super) fn open_exclusive(path: &Path) -> Result<Arc<dyn Device>, Error> {
     let file = File::open_exclusive(path)?;
     let (slow_requests, stats) = (AtomicU64::new(0), IoStats::default());
-    Ok(Arc::new(TimedDevice { file, slow_requests, stats }))
+    Ok(Arc::new(TimedDevice { file, slow_requests, stats, opened: Instant::now() }))
 }
 
 /// Like [`open_exclusive`], for a drive that was perhaps just detached from a pool of this process: requests that
@@ -131,6 +132,10 @@ impl Device for TimedDevice {
 
     fn io_stats(&self) -> Option<&IoStats> {
         Some(&self.stats)
+    }
+
+    fn now(&self) -> Duration {
+        self.opened.elapsed()
     }
 
     fn reopen(&self, judge: &dyn Fn(&Arc<dyn Device>) -> bool) -> Result<(), Error> {

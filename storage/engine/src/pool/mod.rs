@@ -116,7 +116,9 @@ pub use environment::{Environment, FillRandom};
 pub use filesystem_upgrade::{FILESYSTEM_VERSION, FilesystemUpgrade};
 pub use filesystems::OpenFileSystem;
 pub use holds::Hold;
-pub use io_stats::{DriveIoStats, PoolIoStats, QueueDepth, RequestStats, SlowDrive};
+pub use io_stats::{
+    ClassIoStats, DriveIoStats, DriveQueueStats, LatencyStats, PoolIoStats, RequestStats, SlowDrive,
+};
 pub use key_probe::{KeyProbe, encryption_roots, try_keys};
 pub use leaf_activity::{ActivityCommand, ActivityKind};
 pub use offline::OfflineOptions;

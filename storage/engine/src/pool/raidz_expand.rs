@@ -4,7 +4,6 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use job::Job;
 use ondisk::label::{VdevConfig, VdevKind};
@@ -15,9 +14,6 @@ use super::create::describe_drive;
 use super::drive::Drive;
 use super::{Pool, ScanKind};
 use crate::{Error, Result};
-
-/// How long the reflow leaves the drives to others after each chunk, if they use the vdev.
-const YIELD_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How far a raidz expansion has come, or how the last went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,12 +73,7 @@ impl Pool {
     /// Copies for a raidz expansion, if there is one, until it is complete, cannot continue for now, or the job
     /// is cancelled. Returns its state then, or none. To be called by one thread at a time.
     pub fn continue_raidz_expansion(&self, job: &Job) -> Result<Option<ExpansionStatus>> {
-        let pace = |is_vdev_in_use: bool| {
-            if is_vdev_in_use {
-                std::thread::sleep(YIELD_INTERVAL);
-            }
-        };
-        let end = self.0.spa.run_reflow(job, &pace).map_err(|error| self.explain_error(&error))?;
+        let end = self.0.spa.run_reflow(job).map_err(|error| self.explain_error(&error))?;
         match end {
             ReflowEnd::NotExpanding => return Ok(None),
             // the copied data was not compared with checksums

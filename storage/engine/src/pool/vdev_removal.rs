@@ -3,7 +3,6 @@
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use job::Job;
 use ondisk::indirect::Removing;
@@ -14,9 +13,6 @@ use units::{Txg, VdevId};
 
 use super::Pool;
 use crate::{Error, Result};
-
-/// How long the copying leaves the drives to others after each batch, if they change the pool.
-const YIELD_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How far the removal of a vdev has come, or how the last went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,12 +94,7 @@ impl Pool {
     /// Copies for the removal of a vdev, if one goes on, until it is complete, cannot go on for now, or the job
     /// is cancelled. Returns its state then, or none. To be called by one thread at a time.
     pub fn continue_removal(&self, job: &Job) -> Result<Option<RemovalStatus>> {
-        let pace = |is_pool_in_use: bool| {
-            if is_pool_in_use {
-                std::thread::sleep(YIELD_INTERVAL);
-            }
-        };
-        let end = self.0.spa.run_removal(job, &pace).map_err(|error| self.explain_error(&error))?;
+        let end = self.0.spa.run_removal(job).map_err(|error| self.explain_error(&error))?;
         Ok(if end == RemovalEnd::NotRemoving { None } else { self.removal_status() })
     }
 

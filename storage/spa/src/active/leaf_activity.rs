@@ -415,10 +415,11 @@ impl ActivePool {
 
 /// Writes the pattern to a range of a leaf, or has the device discard it.
 pub(super) fn sweep_range(leaf: &Leaf, part: &Range<u64>, kind: ActivityKind) -> Result<(), Error> {
-    let device = leaf.device().filter(|_| part.start < part.end);
-    let Some(device) = device else { return Ok(()) };
+    if leaf.device().is_none() || part.start >= part.end {
+        return Ok(());
+    }
     let start = part.start + DATA_START;
-    let failed = |_| DeviceChangeError::DeviceMissing.into();
+    let failed = |_| Error::from(DeviceChangeError::DeviceMissing);
     match kind {
         ActivityKind::Initialize => {
             let length = units::to_usize(part.end - part.start);
@@ -427,7 +428,7 @@ pub(super) fn sweep_range(leaf: &Leaf, part: &Range<u64>, kind: ActivityKind) ->
         }
         ActivityKind::Trim => {
             let end = part.end + DATA_START;
-            device.discard(start..end).map_err(|_| DeviceChangeError::DeviceMissing.into())
+            leaf.discard(start..end).map_err(failed)
         }
     }
 }

@@ -235,12 +235,11 @@ impl ActivePool {
         Ok(())
     }
 
-    /// Copies sectors until the expansion is complete, must pause, or the job is cancelled. `pace` is called
-    /// after each chunk, with whether others used the vdev meanwhile. To be called by one thread at a time;
-    /// txgs are written meanwhile.
-    pub fn run_reflow(&self, job: &Job, pace: &dyn Fn(bool)) -> Result<ReflowEnd, Error> {
+    /// Copies sectors until the expansion is complete, must pause, or the job is cancelled. To be
+    /// called by one thread at a time; txgs are written meanwhile.
+    pub fn run_reflow(&self, job: &Job) -> Result<ReflowEnd, Error> {
         let Some(vdev) = self.expanding_vdev() else { return Ok(ReflowEnd::NotExpanding) };
-        let end = match self.reflow_to_end(vdev, job, pace) {
+        let end = match self.reflow_to_end(vdev, job) {
             Ok(end) => end,
             Err(Error::Reflow(pause)) => {
                 self.tree.reset_reflow(vdev);
@@ -255,12 +254,7 @@ impl ActivePool {
         Ok(end)
     }
 
-    fn reflow_to_end(
-        &self,
-        vdev: VdevId,
-        job: &Job,
-        pace: &dyn Fn(bool),
-    ) -> Result<ReflowEnd, Error> {
+    fn reflow_to_end(&self, vdev: VdevId, job: &Job) -> Result<ReflowEnd, Error> {
         let top = self.top_config(vdev)?;
         let end = vdev::min_asize(&top);
         let position = self.tree.reflow_position(vdev).ok_or(ReflowPause::NotExpanding)?;
@@ -274,7 +268,7 @@ impl ActivePool {
             if job.cancel.is_cancelled() || self.txgs.is_stopped() {
                 return Ok(ReflowEnd::Stopped);
             }
-            self.reflow_batch(vdev, end, job, pace)?;
+            self.reflow_batch(vdev, end, job)?;
         }
         self.run_sync_task(move |active, change| active.complete_expansion_sync(change, vdev))??;
         self.refresh_space_limits()?;
@@ -282,13 +276,7 @@ impl ActivePool {
     }
 
     /// Copies what may be overwritten now, or a part of it, and has the uberblock record that.
-    fn reflow_batch(
-        &self,
-        vdev: VdevId,
-        end: u64,
-        job: &Job,
-        pace: &dyn Fn(bool),
-    ) -> Result<(), Error> {
+    fn reflow_batch(&self, vdev: VdevId, end: u64, job: &Job) -> Result<(), Error> {
         let leaves = self.tree.check_reflow(vdev)?;
         let node = self.tree.top(vdev).ok_or(ReflowPause::NotExpanding)?;
         let NodeKind::Raidz(raidz, _) = &node.kind else {
@@ -306,13 +294,11 @@ impl ActivePool {
             let allocated = |range: std::ops::Range<u64>| {
                 allocator.allocated_ranges(vdev, &range).unwrap_or_else(|_| vec![range])
             };
-            let requests = self.tree.reflow_request_count(vdev);
             let chunk = ReflowChunk { end: window, max_bytes: CHUNK_BYTES, birth };
             let bytes = self.tree.copy_reflow_chunk(vdev, &leaves, chunk, &allocated)?;
             copied += bytes;
             job.progress.add(bytes, 0);
             next = self.tree.reflow_position(vdev).ok_or(ReflowPause::NotExpanding)?.next;
-            pace(self.tree.reflow_request_count(vdev) > requests);
         }
         self.tree.flush_reflow(vdev, &leaves)?;
         self.run_sync_task(move |active, change| {

@@ -289,7 +289,7 @@ impl ActivePool {
                         *failed.lock() = Some(Ok(()));
                         return;
                     }
-                    let chunk = vdev::with_class(IoClass::Scan, || {
+                    let chunk = vdev::with_class(IoClass::Rebuild, || {
                         self.tree.rebuild_chunk(vdev, &range, INITIAL_TXG, targets)
                     });
                     match chunk {

@@ -219,7 +219,7 @@ impl<'a> Scan<'a> {
         self.synced.store(now, Relaxed);
         self.update_counts();
         // a pool that cannot be written ends the scan by itself
-        let _ = vdev::with_class(IoClass::Foreground, || self.pool.sync());
+        let _ = vdev::with_class(IoClass::User, || self.pool.sync());
     }
 
     /// Brings the counts of the record up to date.

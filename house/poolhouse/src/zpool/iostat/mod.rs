@@ -1,9 +1,8 @@
 //! `poolhouse zpool iostat`: the I/O of pools' drives, as rates between two readings of their
 //! counters.
 //!
-//! A vdev shows the sum of its drives, parity and copies included. The drives are accessed by
-//! threads directly, without queues of classes, so columns that OpenZFS has for its queues show
-//! `-`.
+//! A vdev shows the sum of its drives, parity and copies included. The columns of classes are
+//! those of the drives' queues (`vdev::queue`).
 
 mod histogram;
 mod rates;

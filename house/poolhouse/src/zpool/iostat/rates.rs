@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use engine::pool::{DriveIoStats, PoolIoStats, QueueDepth, RequestStats};
+use engine::pool::{ClassIoStats, DriveIoStats, PoolIoStats, RequestStats};
 use units::human_bytes;
 
 use crate::table::escape_control;
@@ -17,8 +17,59 @@ pub(super) struct Rates {
     space: Option<(u64, u64)>,
     read: RequestRate,
     write: RequestRate,
-    trim: RequestRate,
-    scan: QueueDepth,
+    /// Nanoseconds that reads and writes took with the wait for their turn; none: there were none.
+    totals: [Option<u64>; 2],
+    /// In the order of [`CLASSES`].
+    classes: [ClassRate; CLASSES.len()],
+}
+
+/// The requests of a class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct ClassRate {
+    waiting: u64,
+    active: u64,
+    /// Nanoseconds that one of them waited for its turn; none: there were none.
+    wait: Option<u64>,
+}
+
+/// The classes that have columns.
+pub(super) const CLASSES: [fn(&DriveIoStats) -> &ClassIoStats; 7] = [
+    |drive| &drive.queue.sync_read,
+    |drive| &drive.queue.sync_write,
+    |drive| &drive.queue.async_read,
+    |drive| &drive.queue.async_write,
+    |drive| &drive.queue.scrub,
+    |drive| &drive.queue.trim,
+    |drive| &drive.queue.rebuild,
+];
+
+/// A drive as it is now, and at the earlier reading.
+type DrivePair<'a> = (&'a DriveIoStats, Option<&'a DriveIoStats>);
+
+/// The growth of a count; a reopened drive counts from 0 again.
+pub(super) fn growth<T>(now: &T, before: Option<&T>, of: impl Fn(&T) -> u64) -> u64 {
+    of(now).checked_sub(before.map_or(0, &of)).unwrap_or(of(now))
+}
+
+/// The quotient of what two counts grew by.
+fn mean(
+    drives: &[DrivePair<'_>],
+    sum: impl Fn(&DriveIoStats) -> u64,
+    count: impl Fn(&DriveIoStats) -> u64,
+) -> Option<u64> {
+    let all = |of: &dyn Fn(&DriveIoStats) -> u64| -> u64 {
+        drives.iter().map(|(now, before)| growth(*now, *before, of)).sum()
+    };
+    all(&sum).checked_div(all(&count))
+}
+
+impl ClassRate {
+    fn new(drives: &[DrivePair<'_>], class: fn(&DriveIoStats) -> &ClassIoStats) -> Self {
+        let sum = |of: fn(&ClassIoStats) -> u64| drives.iter().map(|(now, _)| of(class(now))).sum();
+        let wait =
+            mean(drives, |drive| class(drive).wait_nanoseconds, |drive| class(drive).requests);
+        Self { waiting: sum(|class| class.waiting), active: sum(|class| class.active), wait }
+    }
 }
 
 /// The requests of one kind.
@@ -30,27 +81,21 @@ struct RequestRate {
     bytes: u64,
     /// Nanoseconds that one of them took; none: there were none.
     latency: Option<u64>,
-    /// Requests in flight.
-    in_flight: u64,
 }
 
 impl RequestRate {
     /// Of drives: the present and earlier counters, and the milliseconds between.
-    fn new<'a>(
-        drives: impl Iterator<Item = (&'a RequestStats, Option<&'a RequestStats>)>,
+    fn new(
+        drives: &[DrivePair<'_>],
+        kind: fn(&DriveIoStats) -> &RequestStats,
         milliseconds: u64,
     ) -> Self {
         let mut sum = RequestStats::default();
         for (now, before) in drives {
-            let since = |of: fn(&RequestStats) -> u64| {
-                // a reopened drive counts from 0 again
-                let before = before.map_or(0, of);
-                of(now).checked_sub(before).unwrap_or(of(now))
-            };
+            let since = |of: fn(&RequestStats) -> u64| growth(kind(now), before.map(kind), of);
             sum.requests += since(|stats| stats.requests);
             sum.bytes += since(|stats| stats.bytes);
             sum.nanoseconds += since(|stats| stats.nanoseconds);
-            sum.in_flight += now.in_flight;
         }
         let rate = |count: u64| {
             let rate = u128::from(count) * 1000 / u128::from(milliseconds.max(1));
@@ -60,7 +105,6 @@ impl RequestRate {
             requests: rate(sum.requests),
             bytes: rate(sum.bytes),
             latency: sum.nanoseconds.checked_div(sum.requests),
-            in_flight: sum.in_flight,
         }
     }
 }
@@ -79,30 +123,45 @@ impl Rates {
             let passed = now.milliseconds.checked_sub(before.milliseconds);
             passed.unwrap_or(now.milliseconds)
         });
-        let of = |kind: fn(&DriveIoStats) -> &RequestStats| {
-            let own = now.drives.iter().filter(|drive| guids.contains(&drive.guid));
-            let pairs = own.map(|drive| {
-                let earlier = before.and_then(|all| {
-                    all.drives.iter().find(|earlier| earlier.guid == drive.guid).map(kind)
-                });
-                (kind(drive), earlier)
-            });
-            RequestRate::new(pairs, milliseconds)
-        };
-        let (read, write) = (of(|drive| &drive.read), of(|drive| &drive.write));
         let own = now.drives.iter().filter(|drive| guids.contains(&drive.guid));
-        let scan = own.fold(QueueDepth::default(), |sum, drive| QueueDepth {
-            waiting: sum.waiting + drive.scan.waiting,
-            active: sum.active + drive.scan.active,
-        });
-        Self { label, is_class: false, space, read, write, trim: of(|drive| &drive.trim), scan }
+        let earlier = |drive: &DriveIoStats| {
+            before.and_then(|all| all.drives.iter().find(|earlier| earlier.guid == drive.guid))
+        };
+        let drives: Vec<DrivePair<'_>> = own.map(|drive| (drive, earlier(drive))).collect();
+        let requests = |latencies: &[u64]| latencies.iter().sum();
+        let total_read = mean(
+            &drives,
+            |drive| drive.queue.total_read.nanoseconds,
+            |drive| requests(&drive.queue.total_read.latencies),
+        );
+        let total_write = mean(
+            &drives,
+            |drive| drive.queue.total_write.nanoseconds,
+            |drive| requests(&drive.queue.total_write.latencies),
+        );
+        Self {
+            label,
+            is_class: false,
+            space,
+            read: RequestRate::new(&drives, |drive| &drive.read, milliseconds),
+            write: RequestRate::new(&drives, |drive| &drive.write, milliseconds),
+            totals: [total_read, total_write],
+            classes: CLASSES.map(|class| ClassRate::new(&drives, class)),
+        }
     }
 
     /// The row above the vdevs of a class.
     pub(super) fn class(name: &str) -> Self {
-        let (none, scan) = (RequestRate::default(), QueueDepth::default());
-        let label = name.to_owned();
-        Self { label, is_class: true, space: None, read: none, write: none, trim: none, scan }
+        let none = RequestRate::default();
+        Self {
+            label: name.to_owned(),
+            is_class: true,
+            space: None,
+            read: none,
+            write: none,
+            totals: [None; 2],
+            classes: Default::default(),
+        }
     }
 }
 
@@ -121,7 +180,7 @@ pub(super) struct Columns {
 const CAPACITY: (&str, &[&str]) = ("capacity", &["alloc", "free"]);
 const OPERATIONS: (&str, &[&str]) = ("operations", &["read", "write"]);
 const BANDWIDTH: (&str, &[&str]) = ("bandwidth", &["read", "write"]);
-const LATENCY: [(&str, &[&str]); 7] = [
+pub(super) const LATENCY: [(&str, &[&str]); 7] = [
     ("total_wait", &["read", "write"]),
     ("disk_wait", &["read", "write"]),
     ("syncq_wait", &["read", "write"]),
@@ -167,24 +226,14 @@ impl Columns {
         let mut cells = vec![space(allocated), space(free)];
         cells.extend([count(read.requests), count(write.requests)]);
         cells.extend([bytes(read.bytes), bytes(write.bytes)]);
-        let none = || "-".to_owned();
         if self.latency {
-            let waits = [time(read.latency), time(write.latency)];
-            cells.extend(waits.iter().chain(&waits).cloned());
-            cells.extend((0..5).map(|_| none()));
-            cells.extend([time(rates.trim.latency), none()]);
+            cells.extend(rates.totals.map(time));
+            cells.extend([time(read.latency), time(write.latency)]);
+            cells.extend(rates.classes.iter().map(|class| time(class.wait)));
         }
         if self.queue {
-            // requests of users are at their drive as soon as they are made; those of scans wait
-            let active = |requests: u64| ["0".to_owned(), count(requests)];
-            let QueueDepth { waiting, active: scans } = rates.scan;
-            // both are read one after the other, and a request of a scan may have begun between
-            let reads = read.in_flight.max(scans) - scans;
-            cells.extend(active(reads).into_iter().chain(active(write.in_flight)));
-            cells.extend((0..4).map(|_| none()));
-            cells.extend([count(waiting), count(scans)]);
-            cells.extend(active(rates.trim.in_flight));
-            cells.extend((0..2).map(|_| none()));
+            let depth = |class: &ClassRate| [count(class.waiting), count(class.active)];
+            cells.extend(rates.classes.iter().flat_map(depth));
         }
         cells
     }
@@ -225,7 +274,7 @@ impl Columns {
         let count = groups.iter().map(|(_, columns)| columns.len()).sum();
         let widths: Vec<usize> = (0..count).map(width_at).collect();
         if has_head {
-            print_head(&groups, &widths, name_width, out)?;
+            print_head(&groups, &widths, name_width, ("", "pool"), out)?;
         }
         for (row, cells) in rows.iter().zip(&all) {
             write!(out, "{:name_width$}", escape_control(&row.label))?;
@@ -241,13 +290,15 @@ impl Columns {
     }
 }
 
-fn print_head(
+/// Prints the heads of groups of columns, and of the columns. `first` are the heads of the first column.
+pub(super) fn print_head(
     groups: &[(&str, &[&str])],
     widths: &[usize],
     name_width: usize,
+    first: (&str, &str),
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let (mut line, mut at) = (" ".repeat(name_width), 0);
+    let (mut line, mut at) = (format!("{:name_width$}", first.0), 0);
     for (head, columns) in groups {
         let end = at + columns.len();
         let width = widths[at..end].iter().sum::<usize>() + 2 * (columns.len() - 1);
@@ -258,7 +309,7 @@ fn print_head(
         at = end;
     }
     writeln!(out, "{line}")?;
-    write!(out, "{:name_width$}", "pool")?;
+    write!(out, "{:name_width$}", first.1)?;
     let heads = groups.iter().flat_map(|(_, columns)| columns.iter());
     for (head, width) in heads.zip(widths) {
         write!(out, "  {head:>width$}")?;
@@ -293,6 +344,8 @@ pub(super) fn format_time(nanoseconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use engine::pool::DriveQueueStats;
+
     use super::*;
 
     fn stats(milliseconds: u64, requests: u64) -> PoolIoStats {
@@ -304,8 +357,11 @@ mod tests {
         };
         let (write, trim, flush) =
             (RequestStats::default(), RequestStats::default(), RequestStats::default());
-        let drives =
-            vec![DriveIoStats { guid: 7, read, write, trim, flush, scan: QueueDepth::default() }];
+        let sync_read =
+            ClassIoStats { requests, wait_nanoseconds: requests * 700, ..ClassIoStats::default() };
+        let scrub = ClassIoStats { waiting: 9, active: 1, ..ClassIoStats::default() };
+        let queue = DriveQueueStats { sync_read, scrub, ..DriveQueueStats::default() };
+        let drives = vec![DriveIoStats { guid: 7, read, write, trim, flush, queue }];
         PoolIoStats { name: "tank".to_owned(), milliseconds, drives }
     }
 
@@ -326,7 +382,14 @@ mod tests {
         let row = Rates::new("tank".to_owned(), Some((0, 0)), &stats(1000, 10), None, &[7]);
         let columns = Columns { latency: true, queue: true, parsable: false };
         let cells: usize = columns.groups().iter().map(|(_, columns)| columns.len()).sum();
-        assert_eq!(columns.cells(&row).len(), cells);
+        let shown = columns.cells(&row);
+        assert_eq!(shown.len(), cells);
+        // the mean wait of sync reads, and the queues of them and of scrubs
+        assert_eq!(
+            (&shown[10..12], &shown[17..19]),
+            (&["700ns", "-"].map(String::from)[..], &["0", "0"].map(String::from)[..])
+        );
+        assert_eq!(&shown[25..27], ["9", "1"]);
         let mut out = Vec::new();
         let columns = Columns { latency: false, queue: false, parsable: true };
         columns.print(&[row], true, &mut out).unwrap();

@@ -22,7 +22,7 @@ use ondisk::{Dva, Reader};
 use parking_lot::Mutex;
 use txg::Tx;
 use units::{Txg, VdevId};
-use vdev::{EvacuationPause, MappingSegment, RangeCopy};
+use vdev::{EvacuationPause, IoClass, MappingSegment, RangeCopy};
 
 use super::super::device_change::DeviceChangeError;
 use super::{ActivePool, RemovalError, U64_METADATA};
@@ -90,7 +90,10 @@ impl ActivePool {
         let allocator = self.space.allocator();
         let start = self.removal_mapping()?.end();
         let dirty = self.environment.limits.max_dirty / DIRTY_FRACTION;
-        let most = dirty.clamp(MIN_BATCH_BYTES, MAX_BATCH_BYTES);
+        // the copies of a pool that is in use wait for users, and the txg with them
+        let largest =
+            if self.txgs.unsynced_bytes() > 0 { MIN_BATCH_BYTES } else { MAX_BATCH_BYTES };
+        let most = dirty.clamp(MIN_BATCH_BYTES, largest);
         let (mut plan, mut bytes) = (Vec::new(), 0);
         for metaslab in allocator.metaslabs(vdev)? {
             let extent = allocator.extent(vdev, metaslab)?;
@@ -197,7 +200,8 @@ impl ActivePool {
         let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
         let work = || {
             while let Some(chunk) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) {
-                match self.tree.evacuate(*chunk, txg) {
+                let copy = || self.tree.evacuate(*chunk, txg);
+                match vdev::with_class(IoClass::Removal, copy) {
                     Ok(()) => job.progress.add(chunk.length as u64, 0),
                     Err(pause) => {
                         failed.lock().get_or_insert(pause);

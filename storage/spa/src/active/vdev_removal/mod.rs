@@ -202,12 +202,12 @@ impl ActivePool {
         Ok(Indirect { mapping, births: Some(births), previous: None })
     }
 
-    /// Copies until the vdev is removed, copying must pause, or the job is cancelled. `pace` is called after
-    /// each batch, with whether others change the pool meanwhile. Txgs are written meanwhile.
-    pub fn run_removal(&self, job: &Job, pace: &dyn Fn(bool)) -> Result<RemovalEnd, Error> {
+    /// Copies until the vdev is removed, copying must pause, or the job is cancelled. Txgs are
+    /// written meanwhile.
+    pub fn run_removal(&self, job: &Job) -> Result<RemovalEnd, Error> {
         let _work = self.removal.work.lock();
         let Some(vdev) = self.removing_vdev() else { return Ok(RemovalEnd::NotRemoving) };
-        let end = match self.copy_to_end(vdev, job, pace) {
+        let end = match self.copy_to_end(vdev, job) {
             Ok(end) => end,
             Err(Error::Evacuation(pause)) => RemovalEnd::Paused(pause),
             Err(error) => return Err(error),
@@ -219,12 +219,7 @@ impl ActivePool {
         Ok(end)
     }
 
-    fn copy_to_end(
-        &self,
-        vdev: VdevId,
-        job: &Job,
-        pace: &dyn Fn(bool),
-    ) -> Result<RemovalEnd, Error> {
+    fn copy_to_end(&self, vdev: VdevId, job: &Job) -> Result<RemovalEnd, Error> {
         loop {
             if job.cancel.is_cancelled() || self.txgs.is_stopped() {
                 return Ok(RemovalEnd::Stopped);
@@ -232,7 +227,6 @@ impl ActivePool {
             if !self.copy_batch(vdev, job)? {
                 break;
             }
-            pace(self.txgs.unsynced_bytes() > 0);
         }
         // a walk over an earlier state may read blocks that were freed before they were copied
         self.space.allocator().wait_for_pins();
