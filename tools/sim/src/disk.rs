@@ -96,6 +96,17 @@ impl Disk {
         self.faults().iter().any(hit)
     }
 
+    /// Takes as long as a slow drive does.
+    fn delay(&self) {
+        let slow = self.faults().iter().find_map(|fault| match fault {
+            Fault::Slow(time) => Some(*time),
+            _ => None,
+        });
+        if let Some(time) = slow {
+            std::thread::sleep(time);
+        }
+    }
+
     fn record_event(&self, what: EventKind) {
         self.journal.lock().events.push(Event { disk: self.index, kind: what });
     }
@@ -143,6 +154,7 @@ impl Device for Disk {
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
+        self.delay();
         let length = into.len();
         let range = offset..offset.saturating_add(length as u64);
         if self.has_fault(|fault| fault.fails_read(&range)) {
@@ -157,6 +169,7 @@ impl Device for Disk {
     }
 
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), Error> {
+        self.delay();
         self.check_range(offset, from.len())?;
         let range = offset..offset.saturating_add(from.len() as u64);
         if self.has_fault(|fault| fault.fails_write(&range)) {

@@ -1,6 +1,7 @@
 //! Faults of a drive while the power is on.
 
 use std::ops::Range;
+use std::time::Duration;
 
 /// Something that is wrong with a drive. Ranges are in bytes from the drive's start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub enum Fault {
     Truncated(u64),
     /// Writes that touch the range never reach the medium, without an error.
     LostWrite(Range<u64>),
+    /// Each request takes so much longer.
+    Slow(Duration),
     /// Writes that begin in the range are stored this many bytes further on, without an error.
     MisdirectedWrite(Range<u64>, u64),
 }

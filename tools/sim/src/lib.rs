@@ -23,6 +23,7 @@
 //!   [`Fault::Flush`]); a failed write may survive in part, and writes before a failed flush count
 //!   as not flushed, even if a later flush succeeds;
 //! * vanish, with or without its later return ([`Fault::Removed`]); end too early ([`Fault::Truncated`]);
+//! * answer slowly ([`Fault::Slow`]);
 //! * lose writes in a range without an error ([`Fault::LostWrite`]); store them elsewhere
 //!   ([`Fault::MisdirectedWrite`]);
 //! * rot: bits change on the medium ([`Disk::flip_bits`]).

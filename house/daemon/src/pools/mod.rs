@@ -187,18 +187,12 @@ impl Pools {
         let heartbeat =
             |pool: &Pool, stop: &AtomicBool| pool.run_mmp_heartbeat(HEARTBEAT_INTERVAL, stop);
         let feed = |pool: &Pool, stop: &AtomicBool| pool.run_l2arc_feed(L2ARC_FEED_INTERVAL, stop);
-        let scan = |pool: &Pool, stop: &AtomicBool| pool.run_scans(stop);
-        let reflow = |pool: &Pool, stop: &AtomicBool| pool.run_raidz_expansion(stop);
-        let removal = |pool: &Pool, stop: &AtomicBool| pool.run_removals(stop);
         let activities = |pool: &Pool, stop: &AtomicBool| pool.run_activities(stop);
-        let duties: [(&str, Duty); 7] = [
+        let duties: [(&str, Duty); 4] = [
             ("txg sync", Box::new(sync)),
             ("MMP heartbeat", Box::new(heartbeat)),
             ("L2ARC feed", Box::new(feed)),
-            ("scan", Box::new(scan)),
-            ("raidz expansion", Box::new(reflow)),
-            ("vdev removal", Box::new(removal)),
-            ("initialize and trim", Box::new(activities)),
+            ("activities", Box::new(activities)),
         ];
         let mut threads = Vec::new();
         for (duty, run) in duties {

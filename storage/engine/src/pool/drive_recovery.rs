@@ -1,6 +1,6 @@
 //! Drives that failed for a while although they were connected all the time, and answer again.
 //!
-//! Such a drive lacks the txgs in which it failed. The scan thread looks every few seconds: a failing drive
+//! Such a drive lacks the txgs in which it failed. The scan activity looks every few seconds: a failing drive
 //! gets the labels of a txg as a test, and a drive that takes writes again is resilvered. Each failed test
 //! counts as a write error, so that a drive that keeps failing is soon faulted for too many errors.
 

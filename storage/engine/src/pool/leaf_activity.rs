@@ -1,17 +1,19 @@
 //! `zpool initialize`, `zpool trim` and autotrim.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use job::Job;
 use ondisk::label::{VdevConfig, VdevKind};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use spa::ActivityStep;
+use units::Txg;
 
 use super::Pool;
+use super::activity::{Activity, Step, Work};
 use crate::{Error, Result};
 
-/// How often the thread looks whether there is something to do.
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How often it is written down how far the work has come.
 const SAVE_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -109,14 +111,25 @@ impl Pool {
 
     /// Does one step of each running activity; returns whether there was any.
     pub fn step_activities(&self) -> Result<bool> {
-        let running = self.0.spa.running_activities();
-        for (leaf, kind) in &running {
+        let has_initialized = self.step_leaves(ActivityKind::Initialize)?;
+        Ok(self.step_leaves(ActivityKind::Trim)? || has_initialized)
+    }
+
+    /// The same of one kind. All leaves are stepped; the first error is returned.
+    fn step_leaves(&self, wanted: ActivityKind) -> Result<bool> {
+        let running = self.0.spa.running_activities().into_iter();
+        let mut result = Ok(false);
+        for (leaf, kind) in running.filter(|(_, kind)| *kind == wanted.into()) {
             let begun = Instant::now();
-            let step = self.0.spa.step_activity(*leaf, *kind);
-            let step = step.map_err(|error| self.explain_error(&error))?;
-            std::thread::sleep(pause_after(step, begun.elapsed()));
+            match self.0.spa.step_activity(leaf, kind) {
+                Ok(step) => {
+                    std::thread::sleep(pause_after(step, begun.elapsed()));
+                    result = result.map(|_| true);
+                }
+                Err(error) => result = result.and_then(|_| Err(self.explain_error(&error))),
+            }
         }
-        Ok(!running.is_empty())
+        result
     }
 
     /// Has freed space be trimmed without a command, or not, as the property autotrim says.
@@ -129,31 +142,77 @@ impl Pool {
     pub fn trim_freed_space(&self) -> Result<u64> {
         self.0.spa.trim_freed().map_err(|error| self.explain_error(&error))
     }
+}
 
-    /// Runs activities over the free space of drives whenever there is one, and trims freed space every
-    /// 32 txgs with autotrim=on, until stopped. For a thread of its own.
-    pub fn run_activities(&self, stop: &AtomicBool) {
-        let mut saved = Instant::now();
-        self.apply_autotrim();
-        let mut trimmed = self.0.spa.txgs().synced_txg();
-        while !stop.load(Ordering::Acquire) && !self.0.spa.txgs().is_stopped() {
-            // a drive that fails is left alone until it is in service again
-            let worked = !self.is_read_only()
-                && !self.is_suspended()
-                && self.step_activities().unwrap_or(false);
-            let synced = self.0.spa.txgs().synced_txg();
-            if self.0.spa.has_autotrim() && synced.get() >= trimmed.get() + AUTOTRIM_TXGS {
-                trimmed = synced;
-                // a device that fails is left alone, and its freed space waits for `zpool trim`
-                let _ = self.trim_freed_space();
-            }
-            if !worked {
-                std::thread::sleep(POLL_INTERVAL);
-            } else if saved.elapsed() > SAVE_INTERVAL {
-                self.0.spa.save_activities();
-                saved = Instant::now();
-            }
+/// Initialize, or trim, of all leaves, as an activity.
+pub(super) struct LeafWork {
+    kind: ActivityKind,
+    /// When it was last written down how far it has come.
+    saved: Mutex<Instant>,
+}
+
+impl LeafWork {
+    pub(super) fn new(kind: ActivityKind) -> Self {
+        Self { kind, saved: Mutex::new(Instant::now()) }
+    }
+}
+
+impl Activity for LeafWork {
+    fn work(&self) -> Work {
+        match self.kind {
+            ActivityKind::Initialize => Work::Initialize,
+            ActivityKind::Trim => Work::Trim,
         }
+    }
+
+    fn is_due(&self, pool: &Pool) -> bool {
+        let is_own = |kind| kind == spa::ActivityKind::from(self.kind);
+        let has_work = || pool.0.spa.running_activities().iter().any(|(_, kind)| is_own(*kind));
+        !pool.is_read_only() && !pool.is_suspended() && has_work()
+    }
+
+    fn step(&self, pool: &Pool, _job: &Arc<Job>) -> Result<Step> {
+        if pool.is_suspended() {
+            return Ok(Step::Rest);
+        }
+        // a drive that fails is left alone until it is in service again
+        let has_worked = pool.step_leaves(self.kind)?;
+        let mut saved = self.saved.lock();
+        if saved.elapsed() > SAVE_INTERVAL {
+            pool.0.spa.save_activities();
+            *saved = Instant::now();
+        }
+        Ok(if has_worked { Step::More } else { Step::Done })
+    }
+}
+
+/// autotrim, as an activity.
+pub(super) struct Autotrim {
+    /// The last txg before the last trim.
+    trimmed: Mutex<Txg>,
+}
+
+impl Autotrim {
+    pub(super) fn new(synced: Txg) -> Self {
+        Self { trimmed: Mutex::new(synced) }
+    }
+}
+
+impl Activity for Autotrim {
+    fn work(&self) -> Work {
+        Work::Autotrim
+    }
+
+    fn is_due(&self, pool: &Pool) -> bool {
+        let synced = pool.0.spa.txgs().synced_txg();
+        pool.0.spa.has_autotrim() && synced.get() >= self.trimmed.lock().get() + AUTOTRIM_TXGS
+    }
+
+    fn step(&self, pool: &Pool, _job: &Arc<Job>) -> Result<Step> {
+        *self.trimmed.lock() = pool.0.spa.txgs().synced_txg();
+        // a device that fails is left alone, and its freed space waits for `zpool trim`
+        let _ = pool.trim_freed_space();
+        Ok(Step::Done)
     }
 }
 

@@ -6,9 +6,9 @@
 //! so that dirty data does not pile up.
 
 mod accounting;
+mod activity;
 mod add;
 mod auxiliary;
-mod background_copy;
 mod backup;
 mod cache;
 mod checkpoint;
@@ -177,10 +177,8 @@ struct Inner {
     is_failmode_continue: AtomicBool,
     /// The running scan, or the last one.
     scan_control: scan::ScanControl,
-    /// The reflow of a raidz that is being expanded.
-    reflow_control: background_copy::BackgroundCopy,
-    /// The removal of a vdev.
-    removal_control: background_copy::BackgroundCopy,
+    /// Runs scans and all other long work.
+    scheduler: activity::Scheduler,
     /// The errors of its drives in the last minutes.
     diagnosis: Mutex<diagnosis::Diagnosis>,
     /// The state to which it was rewound.
@@ -241,8 +239,7 @@ impl Pool {
             keys,
             is_failmode_continue: goes_on,
             scan_control: scans,
-            reflow_control: background_copy::BackgroundCopy::default(),
-            removal_control: background_copy::BackgroundCopy::default(),
+            scheduler: activity::Scheduler::default(),
             diagnosis: Mutex::default(),
             rewind_target: rewound,
             replay_failures: Mutex::default(),
@@ -331,9 +328,7 @@ impl Pool {
     /// Syncs and closes the pool without exporting it: this host imports it again when it comes
     /// back. All handles become invalid.
     pub fn close(&self) -> Result<()> {
-        self.stop_raidz_expansion();
-        self.stop_removal();
-        self.stop_scans();
+        self.stop_activities();
         self.0.filesystems.lock().clear();
         let volumes = std::mem::take(&mut *self.0.volumes.lock());
         let done = self.sync();
@@ -405,9 +400,7 @@ impl Pool {
     }
 
     fn close_with_state(&self, state: PoolState) -> Result<()> {
-        self.stop_raidz_expansion();
-        self.stop_removal();
-        self.stop_scans();
+        self.stop_activities();
         self.0.filesystems.lock().clear();
         let volumes = std::mem::take(&mut *self.0.volumes.lock());
         let done = self.0.spa.export(state).map_err(|error| self.explain_error(&error));

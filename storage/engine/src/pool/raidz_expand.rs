@@ -1,15 +1,14 @@
-//! raidz expansion: one more drive for a raidz, copied on a thread that the caller lends
-//! ([`Pool::run_raidz_expansion`]).
+//! raidz expansion: one more drive for a raidz, copied as an activity ([`Pool::run_activities`]).
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use job::Job;
 use ondisk::label::{VdevConfig, VdevKind};
 use serde::{Deserialize, Serialize};
 use spa::{NewChild, ReflowEnd};
 
+use super::activity::{Activity, Step, Work};
 use super::create::describe_drive;
 use super::drive::Drive;
 use super::{Pool, ScanKind};
@@ -35,6 +34,23 @@ pub struct ExpansionStatus {
     pub pause: Option<String>,
 }
 
+/// Raidz expansions, as an activity.
+pub(super) struct Expansion;
+
+impl Activity for Expansion {
+    fn work(&self) -> Work {
+        Work::Expansion
+    }
+
+    fn is_due(&self, pool: &Pool) -> bool {
+        !pool.is_read_only() && pool.0.spa.expanding_vdev().is_some()
+    }
+
+    fn step(&self, pool: &Pool, job: &Arc<Job>) -> Result<Step> {
+        pool.continue_raidz_expansion(job).map(|_| Step::Rest)
+    }
+}
+
 impl Pool {
     /// The raidz of that name ("raidz1-0") or guid.
     pub(super) fn find_raidz(&self, wanted: &str) -> Option<VdevConfig> {
@@ -51,8 +67,8 @@ impl Pool {
         self.find_raidz(name).is_some()
     }
 
-    /// Attaches a drive to a raidz, by its name in `zpool status`. The drive's content is lost. The
-    /// thread of [`Pool::run_raidz_expansion`] then copies.
+    /// Attaches a drive to a raidz, by its name in `zpool status`. The drive's content is lost.
+    /// [`Pool::run_activities`] then copies.
     pub fn attach_to_raidz(&self, raidz: &str, new: &Path, device: &Drive) -> Result<()> {
         let found = self.find_raidz(raidz).ok_or_else(|| Error::Usage {
             what: format!("'{raidz}' is not a raidz of pool '{}'", self.name()),
@@ -66,7 +82,7 @@ impl Pool {
             }
             other => self.drive_error(&other),
         })?;
-        self.0.reflow_control.wake();
+        self.0.scheduler.wake(Work::Expansion);
         Ok(())
     }
 
@@ -83,21 +99,6 @@ impl Pool {
         self.expansion_status()
     }
 
-    /// Copies for raidz expansions whenever there is one, until stopped. For a thread of its own.
-    pub fn run_raidz_expansion(&self, stop: &AtomicBool) {
-        let spa = &self.0.spa;
-        let is_needed =
-            || !spa.txgs().is_stopped() && !self.is_read_only() && spa.expanding_vdev().is_some();
-        let work = |job: &Job| self.continue_raidz_expansion(job).map(drop);
-        self.0.reflow_control.run(stop, &is_needed, &work);
-    }
-
-    /// Ends the reflow thread's work; the expansion continues with the next import.
-    pub(super) fn stop_raidz_expansion(&self) {
-        // work whose pool is suspended ends when the pool is closed
-        self.0.reflow_control.close(&|| self.is_suspended());
-    }
-
     /// The raidz expansion that runs, or the last one that finished.
     pub fn expansion_status(&self) -> Result<Option<ExpansionStatus>> {
         let found = self.0.spa.expansion_status().map_err(|error| self.explain_error(&error))?;
@@ -105,7 +106,7 @@ impl Pool {
         let config = self.0.spa.config();
         let tops = config.tree.iter().flat_map(|root| &root.children);
         let name = tops.into_iter().find(|top| top.id == found.vdev).map(crate::summary::vdev_name);
-        let error = self.0.reflow_control.last_error();
+        let error = self.0.scheduler.last_error(Work::Expansion);
         let pause = found.pause.map(|pause| pause.to_string()).or(error);
         let word = match (found.is_finished, &pause) {
             (true, _) => "finished",

@@ -1,11 +1,10 @@
-//! Scans of an imported pool: scrubs, error scrubs and resilvers. One at a time, on the scan thread
-//! ([`Pool::run_scans`]). The pool keeps how far a scan has come, so that it goes on after an export.
+//! Scans of an imported pool: scrubs, error scrubs and resilvers. One at a time, as an activity
+//! ([`Pool::run_activities`]). The pool keeps how far a scan has come, so that it goes on after an export.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
+use job::Job;
 use ondisk::rebuild::RebuildPhase;
 use ondisk::scan::{ErrorScrubPhys, ScanFunction, ScanPhase, ScanPhys};
 use parking_lot::{Condvar, Mutex};
@@ -13,13 +12,12 @@ use serde::{Deserialize, Serialize};
 use units::{MinusOrZero as _, Txg, Zbookmark};
 
 use super::Pool;
+use super::activity::{Activity, POLL_INTERVAL, Step, Work};
 use super::data_errors::DataErrors;
 use super::drive_recovery::DriveRecovery;
 use crate::{Error, Result};
 pub use spa::ScanProgress;
 
-/// How often the scan thread looks whether it is to end.
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The outcome of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanResult {
@@ -123,7 +121,7 @@ pub(super) struct ScanControl {
     pub(super) data_errors: Mutex<DataErrors>,
 }
 
-/// A scan on the scan thread.
+/// A scan that runs as an activity.
 #[derive(Clone)]
 struct RunningScan {
     kind: ScanKind,
@@ -136,7 +134,6 @@ struct RunningScan {
 
 #[derive(Default)]
 struct ScanState {
-    is_closed: bool,
     requested: Option<ScanKind>,
     running: Option<RunningScan>,
     /// Why the last scan failed.
@@ -145,6 +142,60 @@ struct ScanState {
     paused: u64,
     /// Why blocks could not be repaired.
     reasons: HashMap<Zbookmark, String>,
+}
+
+/// Scans, as an activity.
+#[derive(Default)]
+pub(super) struct Scans(Mutex<ResilverCauses>);
+
+/// What makes a resilver necessary that nobody requested.
+#[derive(Default)]
+struct ResilverCauses {
+    had_checkpoint: bool,
+    recovery: DriveRecovery,
+}
+
+impl Activity for Scans {
+    fn work(&self) -> Work {
+        Work::Scan
+    }
+
+    fn is_due(&self, pool: &Pool) -> bool {
+        let mut causes = self.0.lock();
+        let has_checkpoint = pool.0.spa.checkpoint_status().is_some();
+        // leaves that were replaced while there was a checkpoint could not be detached
+        let is_discarded = causes.had_checkpoint && !has_checkpoint && pool.needs_resilver();
+        causes.had_checkpoint = has_checkpoint;
+        if is_discarded || causes.recovery.find_recovered(pool) {
+            pool.request_scan(ScanKind::Resilver);
+        }
+        pool.0.scan_control.state.lock().requested.is_some()
+    }
+
+    fn step(&self, pool: &Pool, job: &Arc<Job>) -> Result<Step> {
+        let scans = &pool.0.scan_control;
+        let mut state = scans.state.lock();
+        let Some(kind) = state.requested.take() else { return Ok(Step::Done) };
+        let watch = ScanProgress::of_job(job);
+        let (started, base) = (pool.unix_seconds(), pool.0.spa.scan_record().examined);
+        state.running = Some(RunningScan { kind, watch: Arc::clone(&watch), started, base });
+        state.failure = None;
+        drop(state);
+        if kind == ScanKind::Resilver {
+            self.0.lock().recovery.begin_resilver(pool);
+        }
+        let done = match kind {
+            ScanKind::Resilver => pool.resilver(&watch),
+            ScanKind::Scrub => pool.scrub(&watch),
+            ScanKind::ErrorScrub => pool.error_scrub(&watch),
+        };
+        let mut state = scans.state.lock();
+        state.running = None;
+        // `zpool status` shows it with the scan
+        state.failure = done.err().map(|why| (kind, why.to_string(), pool.unix_seconds()));
+        scans.changed.notify_all();
+        Ok(Step::Done)
+    }
 }
 
 impl Pool {
@@ -171,7 +222,7 @@ impl Pool {
         Ok(self.describe_result(mended))
     }
 
-    /// The outcome of sequential rebuilds. The scrub that follows them begins, if the scan thread runs.
+    /// The outcome of sequential rebuilds. The scrub that follows them begins, if the scheduler runs.
     fn rebuild_result(&self, watch: &ScanProgress, complete: bool) -> ScanResult {
         let scan = self.0.spa.scan_record();
         let mut state = self.0.scan_control.state.lock();
@@ -215,53 +266,8 @@ impl Pool {
         ScanResult { complete, rounds, blocks, read, written, errors, damage: self.name_lost(lost) }
     }
 
-    /// Runs scans when they are requested, until told to stop. A scan that was interrupted goes on at once. For
-    /// a thread of its own.
-    pub fn run_scans(&self, stop: &AtomicBool) {
-        let scans = &self.0.scan_control;
-        self.apply_scan_share();
-        self.request_interrupted_scan();
-        let (mut had_checkpoint, mut recovery) = (false, DriveRecovery::default());
-        while !stop.load(Ordering::Acquire) && !self.0.spa.txgs().is_stopped() {
-            let has_checkpoint = self.0.spa.checkpoint_status().is_some();
-            if had_checkpoint && !has_checkpoint && self.needs_resilver() {
-                // leaves that were replaced meanwhile could not be detached
-                self.request_scan(ScanKind::Resilver);
-            }
-            had_checkpoint = has_checkpoint;
-            if recovery.find_recovered(self) {
-                self.request_scan(ScanKind::Resilver);
-            }
-            let mut state = scans.state.lock();
-            if state.is_closed {
-                break;
-            }
-            let Some(kind) = state.requested.take() else {
-                scans.changed.wait_for(&mut state, POLL_INTERVAL);
-                continue;
-            };
-            let watch = ScanProgress::new();
-            let (started, base) = (self.unix_seconds(), self.0.spa.scan_record().examined);
-            state.running = Some(RunningScan { kind, watch: Arc::clone(&watch), started, base });
-            state.failure = None;
-            drop(state);
-            if kind == ScanKind::Resilver {
-                recovery.begin_resilver(self);
-            }
-            let done = match kind {
-                ScanKind::Resilver => self.resilver(&watch),
-                ScanKind::Scrub => self.scrub(&watch),
-                ScanKind::ErrorScrub => self.error_scrub(&watch),
-            };
-            let mut state = scans.state.lock();
-            state.running = None;
-            state.failure = done.err().map(|why| (kind, why.to_string(), self.unix_seconds()));
-            scans.changed.notify_all();
-        }
-    }
-
     /// Requests the scan that an export or a crash interrupted, or the resilver that leaves need.
-    fn request_interrupted_scan(&self) {
+    pub(super) fn request_interrupted_scan(&self) {
         let record = self.0.spa.scan_record();
         let error_scrub = self.0.spa.error_scrub_record();
         self.0.scan_control.state.lock().paused = self.unix_seconds();
@@ -279,7 +285,7 @@ impl Pool {
         }
     }
 
-    /// Has leaves get what they lack, as soon as the scan thread comes to it. A resilver that goes on begins
+    /// Has leaves get what they lack, as soon as the scheduler comes to it. A resilver that goes on begins
     /// anew where it must, and a scrub ends.
     pub fn start_resilver(&self) {
         self.request_scan(ScanKind::Resilver);
@@ -365,7 +371,7 @@ impl Pool {
         ended.map_err(|error| self.explain_error(&error))
     }
 
-    /// Has the scan thread leave a scrub or error scrub, and waits for that.
+    /// Has the scan leave a scrub or error scrub, and waits for that.
     fn interrupt_scan(&self) {
         let mut state = self.0.scan_control.state.lock();
         if state.requested.is_some_and(|kind| kind != ScanKind::Resilver) {
@@ -389,24 +395,8 @@ impl Pool {
             running.watch.job.cancel.cancel();
         }
         state.requested = Some(kind);
-        self.0.scan_control.changed.notify_all();
-    }
-
-    /// Interrupts the scan, and lets none begin any more. The pool keeps how far it has come.
-    pub(super) fn stop_scans(&self) {
-        let mut state = self.0.scan_control.state.lock();
-        state.is_closed = true;
-        state.requested = None;
-        while let Some(running) = &state.running {
-            running.watch.job.cancel.cancel();
-            // the scan of a suspended pool ends when the pool is exported
-            let timed_out =
-                self.0.scan_control.changed.wait_for(&mut state, POLL_INTERVAL).timed_out();
-            if timed_out && self.is_suspended() {
-                return;
-            }
-        }
-        self.0.scan_control.changed.notify_all();
+        drop(state);
+        self.0.scheduler.wake(Work::Scan);
     }
 
     /// The scan that goes on, or the last one, as the pool keeps it.

@@ -1,17 +1,18 @@
-//! Removal of top-level vdevs with data, copied on a thread that the caller lends ([`Pool::run_removals`]). The
-//! same thread condenses the mappings of removed vdevs.
+//! Removal of top-level vdevs with data, copied as an activity ([`Pool::run_activities`]). The same
+//! activity condenses the mappings of removed vdevs.
 
-use std::cell::Cell;
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 
 use job::Job;
 use ondisk::indirect::Removing;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 pub use spa::CondenseLimits;
 use spa::{RemovalEnd, RemovalError};
 use units::{Txg, VdevId};
 
 use super::Pool;
+use super::activity::{Activity, Step, Work};
 use crate::{Error, Result};
 
 /// How far the removal of a vdev has come, or how the last went.
@@ -47,11 +48,44 @@ pub struct RemovalMemory {
     pub bytes: u64,
 }
 
+/// Removals of vdevs, and the condensing of their mappings, as an activity.
+#[derive(Default)]
+pub(super) struct Removals {
+    limits: CondenseLimits,
+    /// The last txg of which the mappings were looked at.
+    checked: Mutex<Txg>,
+}
+
+impl Activity for Removals {
+    fn work(&self) -> Work {
+        Work::Removal
+    }
+
+    fn is_due(&self, pool: &Pool) -> bool {
+        let spa = &pool.0.spa;
+        let is_condensable = || {
+            let synced = spa.txgs().synced_txg();
+            let is_new = std::mem::replace(&mut *self.checked.lock(), synced) != synced;
+            is_new && spa.find_condensable(&self.limits).is_ok_and(|vdev| vdev.is_some())
+        };
+        !pool.is_read_only()
+            && (spa.removing_vdev().is_some() || spa.is_condensing() || is_condensable())
+    }
+
+    fn step(&self, pool: &Pool, job: &Arc<Job>) -> Result<Step> {
+        match pool.0.spa.removing_vdev() {
+            Some(_) => pool.continue_removal(job).map(drop)?,
+            None => pool.condense_mapping(&self.limits, job).map(drop)?,
+        }
+        Ok(Step::Rest)
+    }
+}
+
 impl Pool {
-    /// Begins to remove a vdev with data. The thread of [`Pool::run_removals`] then copies.
+    /// Begins to remove a vdev with data. [`Pool::run_activities`] then copies.
     pub(super) fn start_removal(&self, vdev: VdevId) -> std::result::Result<(), spa::Error> {
         self.0.spa.start_removal(vdev)?;
-        self.0.removal_control.wake();
+        self.0.scheduler.wake(Work::Removal);
         Ok(())
     }
 
@@ -82,7 +116,7 @@ impl Pool {
     /// Cancels the removal that goes on; the vdev is used again as before.
     pub fn cancel_removal(&self) -> Result<()> {
         self.check_writable()?;
-        self.0.removal_control.interrupt(&|| self.is_suspended());
+        self.0.scheduler.interrupt(Work::Removal, self);
         self.0.spa.cancel_removal().map_err(|error| match error {
             spa::Error::Removal(why) => {
                 Error::Refused { what: format!("cannot cancel removal: {why}") }
@@ -110,35 +144,6 @@ impl Pool {
         self.0.spa.is_condensing()
     }
 
-    /// Copies for removals whenever there is one, and condenses the mappings of removed vdevs, until told to
-    /// stop. For a thread of its own.
-    pub fn run_removals(&self, stop: &AtomicBool) {
-        let spa = &self.0.spa;
-        let limits = CondenseLimits::default();
-        let checked = Cell::new(Txg::ZERO);
-        let is_condensable = || {
-            let synced = spa.txgs().synced_txg();
-            let found = || spa.find_condensable(&limits);
-            checked.replace(synced) != synced && found().is_ok_and(|vdev| vdev.is_some())
-        };
-        let is_needed = || {
-            let is_due =
-                || spa.removing_vdev().is_some() || spa.is_condensing() || is_condensable();
-            !spa.txgs().is_stopped() && !self.is_read_only() && is_due()
-        };
-        let work = |job: &Job| match spa.removing_vdev() {
-            Some(_) => self.continue_removal(job).map(drop),
-            None => self.condense_mapping(&limits, job).map(drop),
-        };
-        self.0.removal_control.run(stop, &is_needed, &work);
-    }
-
-    /// Ends the work of the thread that copies; the removal goes on with the next import.
-    pub(super) fn stop_removal(&self) {
-        // work whose pool is suspended ends when the pool is closed
-        self.0.removal_control.close(&|| self.is_suspended());
-    }
-
     /// The removal that goes on, or the last one.
     pub fn removal_status(&self) -> Option<RemovalStatus> {
         let found = self.0.spa.removal_status()?;
@@ -149,7 +154,8 @@ impl Pool {
             top.map(|top| top.path.clone().unwrap_or_else(|| crate::summary::vdev_name(top)));
         let is_copying = found.state == Removing::COPYING;
         let pause = found.pause.map(|pause| pause.to_string());
-        let pause = pause.or_else(|| self.0.removal_control.last_error()).filter(|_| is_copying);
+        let pause =
+            pause.or_else(|| self.0.scheduler.last_error(Work::Removal)).filter(|_| is_copying);
         let word = match (found.state, &pause) {
             (Removing::COPYING, None) => "evacuating",
             (Removing::COPYING, Some(_)) => "paused",

@@ -180,7 +180,7 @@ fn freed_spare_is_used_again_at_once() {
     pool.sync().unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| pool.run_scans(&stop));
+        scope.spawn(|| pool.run_activities(&stop));
         scope.spawn(|| pool.run_txg_sync(Duration::from_millis(20), &stop));
         let done = catch_unwind(AssertUnwindSafe(|| {
             for _ in 0..4 {

@@ -83,7 +83,7 @@ fn drive_that_failed_for_a_while_is_resilvered() {
     pool.sync().unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| pool.run_scans(&stop));
+        scope.spawn(|| pool.run_activities(&stop));
         storm.disks()[1].add_fault(Fault::Flush);
         write_file(&pool, "tank", "while", &noise_bytes(2, 3 << 20));
         pool.sync().unwrap();

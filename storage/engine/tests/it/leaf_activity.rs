@@ -2,7 +2,9 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use engine::pool::{self, ActivityCommand, ActivityKind, Pool, VdevLayout, VdevStatus};
+use engine::pool::{
+    self, ActivityCommand, ActivityKind, Pool, ScanProgress, VdevLayout, VdevStatus,
+};
 use units::ObjectId;
 
 use crate::shared_blocks::noise_bytes;
@@ -104,6 +106,37 @@ fn free_space_is_initialized_and_trimmed() {
         pool.export().unwrap();
         drop(pool);
         assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn long_work_waits_in_queues_of_its_class() {
+    let folder = TempDir::new("activity-queue", 2, DRIVE_SIZE);
+    let pool = pool::create(&new_pool(&folder, VdevLayout::Mirror, 2), &environment()).unwrap();
+    write_file(&pool, "tank", "file", &noise_bytes(1, 10 << 20));
+    pool.sync().unwrap();
+    let scrubbed = pool.scrub(&ScanProgress::new()).unwrap();
+    for kind in [ActivityKind::Initialize, ActivityKind::Trim] {
+        pool.command_activity(&[], kind, ActivityCommand::Start, 0).unwrap();
+        run(&pool);
+    }
+    let stats = pool.io_stats();
+    assert_eq!(stats.drives.len(), 2);
+    for drive in &stats.drives {
+        let queue = &drive.queue;
+        // all requests of the device went through the queue
+        assert_eq!(queue.trim.requests, drive.trim.requests, "{queue:?}");
+        assert!(queue.trim.requests > 0 && queue.initialize.requests >= 100, "{queue:?}");
+        assert!(queue.scrub.requests > 0 && scrubbed.read > 0, "{queue:?}");
+        assert!(queue.async_write.requests > 0 && queue.sync_write.requests > 0, "{queue:?}");
+        let writes = [&queue.async_write, &queue.sync_write, &queue.initialize];
+        let writes: u64 = writes.iter().map(|class| class.requests).sum();
+        assert_eq!(writes, queue.total_write.latencies.iter().sum::<u64>());
+        for class in [&queue.trim, &queue.scrub, &queue.async_write] {
+            assert_eq!(class.sizes.iter().sum::<u64>(), class.requests);
+            assert_eq!(class.waits.iter().sum::<u64>(), class.requests);
+            assert_eq!((class.waiting, class.active), (0, 0));
+        }
     }
 }
 

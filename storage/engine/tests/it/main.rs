@@ -21,6 +21,7 @@ mod drive_recovery;
 mod duplicate_drives;
 mod durability;
 mod encryption;
+mod fault_schedules;
 mod features;
 mod fill_up;
 mod history;

@@ -212,7 +212,7 @@ fn run_until(pool: &Pool, state: &str) {
 fn with_scan_thread(pool: &Pool, work: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| pool.run_scans(&stop));
+        scope.spawn(|| pool.run_activities(&stop));
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         stop.store(true, Ordering::Release);
         done.unwrap();

@@ -52,7 +52,7 @@ pub(crate) use targets::dataset_root;
 #[derive(Debug, Default)]
 pub struct ScanProgress {
     /// Scanned bytes, and the wish that it should stop.
-    pub job: Job,
+    pub job: Arc<Job>,
     pub(crate) bytes_issued: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) bytes_written: AtomicU64,
@@ -63,6 +63,11 @@ impl ScanProgress {
     /// To be watched, and stopped.
     pub fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// To be watched, and stopped by that job too.
+    pub fn of_job(job: &Arc<Job>) -> Arc<Self> {
+        Arc::new(Self { job: Arc::clone(job), ..Self::default() })
     }
 
     /// Bytes of the blocks that were examined, with all copies and parity.
