@@ -140,7 +140,7 @@ impl SharedQueue {
                 continue;
             };
             drop(queue);
-            job.run();
+            engine::files::read_ahead(|| job.run());
             queue = self.queue.lock();
         }
         queue.running -= 1;

@@ -12,6 +12,8 @@ use crate::table::escape_control;
 
 /// The least width of the column of names.
 const MIN_NAME_WIDTH: usize = 10;
+/// The least width of a column of counts.
+const MIN_COUNT_WIDTH: usize = 5;
 
 /// A row: a vdev, or the head of a class such as `logs`.
 #[derive(Debug, Clone, Default)]
@@ -38,9 +40,18 @@ impl Row {
 /// Prints rows below a head with these columns of counts.
 pub(super) fn print_rows(rows: &[Row], counts: &[&str], out: &mut dyn Write) -> io::Result<()> {
     let width = name_width(rows);
+    let widths: Vec<usize> = counts
+        .iter()
+        .enumerate()
+        .map(|(at, head)| {
+            let cells =
+                rows.iter().filter_map(|row| row.counts.get(at)).map(|cell| cell.chars().count());
+            cells.max().unwrap_or(0).max(head.chars().count()).max(MIN_COUNT_WIDTH)
+        })
+        .collect();
     write!(out, "\t{:width$}  {:<8}", "NAME", "STATE")?;
-    for count in counts {
-        write!(out, " {count:>5}")?;
+    for (count, width) in counts.iter().zip(&widths) {
+        write!(out, " {:>width$}", escape_control(count))?;
     }
     writeln!(out)?;
     for row in rows {
@@ -50,8 +61,8 @@ pub(super) fn print_rows(rows: &[Row], counts: &[&str], out: &mut dyn Write) -> 
             continue;
         };
         write!(out, "\t{name:width$}  {state:<8}")?;
-        for count in &row.counts {
-            write!(out, " {count:>5}")?;
+        for (count, width) in row.counts.iter().zip(&widths) {
+            write!(out, " {:>width$}", escape_control(count))?;
         }
         for note in &row.notes {
             write!(out, "  {}", escape_control(note))?;

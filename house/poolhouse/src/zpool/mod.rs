@@ -18,6 +18,7 @@ mod repair;
 mod repeat;
 mod report_json;
 mod scan;
+mod scripts;
 mod scrub;
 mod split;
 mod status;

@@ -10,9 +10,10 @@ use super::advice::advice;
 use super::config_tree::{Row, print_rows};
 use super::repeat::RepeatArgs;
 use super::report_json::pool_status;
+use super::scripts::ScriptColumns;
 use crate::daemon::DaemonArgs;
 use crate::json::{self, JsonArgs, NumberStyle};
-use crate::outcome::{CommandResult, Failure, Outcome};
+use crate::outcome::{CommandResult, Outcome};
 use crate::table::{Align, Table, escape_control};
 use crate::time;
 
@@ -56,9 +57,9 @@ pub(super) struct Args {
     /// Show only unhealthy vdevs
     #[arg(short = 'e')]
     unhealthy_vdevs_only: bool,
-    /// Programs for more columns: refused
-    #[arg(short = 'c', value_name = "SCRIPT", hide = true)]
-    script: Option<String>,
+    /// More columns for drives, which these scripts of /etc/zfs/zpool.d or ~/.zpool.d print
+    #[arg(short = 'c', value_name = "SCRIPT,...", conflicts_with = "json")]
+    scripts: Option<String>,
     #[command(flatten)]
     json: JsonArgs,
     /// With --json: pools by their guids
@@ -69,9 +70,6 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
-    if args.script.is_some() {
-        return Err(Failure::usage("-c is not supported: the daemon runs no scripts for users"));
-    }
     args.repeat.run_repeatedly(asking, |found, named, _| print_pools(found, named, args, asking))
 }
 
@@ -111,7 +109,11 @@ fn print_pools(
         if at > 0 {
             writeln!(out)?;
         }
-        print_pool(&pool.status, args, &mut out)?;
+        let scripts = match &args.scripts {
+            Some(names) => ScriptColumns::run(names, &drives(&pool.status))?,
+            None => ScriptColumns::default(),
+        };
+        print_pool(&pool.status, args, &scripts, &mut out)?;
     }
     Ok(Outcome::Complete)
 }
@@ -135,14 +137,31 @@ pub(super) fn error_count(vdev: &VdevStatus) -> u64 {
 }
 
 /// The columns of counts.
-fn count_columns(args: &Args) -> Vec<&'static str> {
+fn count_columns<'a>(args: &Args, scripts: &'a ScriptColumns) -> Vec<&'a str> {
     let mut columns = vec!["READ", "WRITE", "CKSUM"];
     columns.extend(args.slow.then_some("SLOW"));
     columns.extend(args.direct.then_some("DIO"));
+    columns.extend(scripts.heads().iter().map(String::as_str));
     columns
 }
 
-fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result<()> {
+/// The guids and paths of the drives of a pool, those of the cache included.
+fn drives(pool: &PoolStatus) -> Vec<(u64, String)> {
+    let mut all: Vec<&VdevStatus> = Vec::new();
+    let mut rest: Vec<&VdevStatus> = pool.vdevs.iter().chain(&pool.caches).collect();
+    while let Some(vdev) = rest.pop() {
+        rest.extend(&vdev.children);
+        all.extend(vdev.children.is_empty().then_some(vdev));
+    }
+    all.into_iter().map(|drive| (drive.guid, drive.name.clone())).collect()
+}
+
+fn print_pool(
+    pool: &PoolStatus,
+    args: &Args,
+    scripts: &ScriptColumns,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     writeln!(out, "  pool: {}\n state: {}", escape_control(&pool.name), pool.state)?;
     if let Some(advice) = advice(pool) {
         let status: Vec<String> = advice.status.split("\n\t").map(escape_control).collect();
@@ -170,7 +189,7 @@ fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result
         print_checkpoint(checkpoint, out)?;
     }
     writeln!(out, "config:\n")?;
-    print_rows(&vdev_rows(pool, args), &count_columns(args), out)?;
+    print_rows(&vdev_rows(pool, args, scripts), &count_columns(args, scripts), out)?;
     if pool.data_errors.is_empty() {
         writeln!(out, "\nerrors: No known data errors")?;
     } else {
@@ -180,7 +199,7 @@ fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result
 }
 
 /// The pool and its vdevs, each class that is not for data below its own head.
-fn vdev_rows(pool: &PoolStatus, args: &Args) -> Vec<Row> {
+fn vdev_rows(pool: &PoolStatus, args: &Args, scripts: &ScriptColumns) -> Vec<Row> {
     let mut counts = vec!["0".to_owned(); 3];
     counts.extend(args.slow.then(|| "-".to_owned()));
     counts.extend(args.direct.then(|| "-".to_owned()));
@@ -199,11 +218,12 @@ fn vdev_rows(pool: &PoolStatus, args: &Args) -> Vec<Row> {
         }
         visible_vdevs(args, &pool.vdevs)
             .filter(is_of_class)
-            .for_each(|vdev| add_vdev(&mut rows, vdev, args, 1));
+            .for_each(|vdev| add_vdev(&mut rows, vdev, (args, scripts), 1));
     }
     if !pool.caches.is_empty() {
         rows.push(Row::class("cache"));
-        visible_vdevs(args, &pool.caches).for_each(|cache| add_vdev(&mut rows, cache, args, 1));
+        visible_vdevs(args, &pool.caches)
+            .for_each(|cache| add_vdev(&mut rows, cache, (args, scripts), 1));
     }
     if !pool.spares.is_empty() {
         rows.push(Row::class("spares"));
@@ -270,7 +290,12 @@ fn is_well(vdev: &VdevStatus) -> bool {
     matches!(&*vdev.state, "ONLINE" | "AVAIL") && error_count(vdev) == 0
 }
 
-fn add_vdev(rows: &mut Vec<Row>, vdev: &VdevStatus, args: &Args, depth: usize) {
+fn add_vdev(
+    rows: &mut Vec<Row>,
+    vdev: &VdevStatus,
+    (args, scripts): (&Args, &ScriptColumns),
+    depth: usize,
+) {
     let is_drive = vdev.children.is_empty();
     let of_drive = |count: u64| if is_drive { count.to_string() } else { "-".to_owned() };
     let mut counts = [vdev.read_errors, vdev.write_errors, vdev.checksum_errors]
@@ -278,6 +303,7 @@ fn add_vdev(rows: &mut Vec<Row>, vdev: &VdevStatus, args: &Args, depth: usize) {
         .to_vec();
     counts.extend(args.slow.then(|| of_drive(vdev.slow_requests)));
     counts.extend(args.direct.then(|| of_drive(0)));
+    counts.extend(scripts.cells(vdev.guid).filter(|_| is_drive));
     let mut notes: Vec<String> = vdev.note.clone().into_iter().collect();
     if args.initialize && is_drive {
         notes.push(format_sweep(vdev.initialize.as_ref(), "initialized"));
@@ -287,7 +313,8 @@ fn add_vdev(rows: &mut Vec<Row>, vdev: &VdevStatus, args: &Args, depth: usize) {
     }
     let (name, state) = (args.repeat.vdev_name(vdev), Some(vdev.state.clone()));
     rows.push(Row { depth, name, state, counts, notes });
-    visible_vdevs(args, &vdev.children).for_each(|child| add_vdev(rows, child, args, depth + 1));
+    visible_vdevs(args, &vdev.children)
+        .for_each(|child| add_vdev(rows, child, (args, scripts), depth + 1));
 }
 
 /// How far something has come that goes over a drive, in brackets.

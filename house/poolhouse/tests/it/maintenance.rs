@@ -1,5 +1,7 @@
 //! `zpool checkpoint`, `reguid`, `upgrade`, `wait` and `iostat` with a daemon.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use crate::command::path_arg;
 use crate::test_nas::TestNas;
 
@@ -39,6 +41,38 @@ fn guid_and_features_are_changed() {
 }
 
 #[test]
+fn status_shows_columns_of_scripts() {
+    let nas = TestNas::new("scripts", 1);
+    nas.create_pool("tank", 1);
+    let folder = nas.0.join("scripts");
+    std::fs::create_dir(&folder).unwrap();
+    let script = folder.join("bay");
+    std::fs::write(&script, "#!/bin/sh\necho bay=7\necho \"file=${VDEV_PATH##*/}\"\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |as_root: &str, names: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_poolhouse"));
+        command.args(["zpool", "status", "-c", names, "tank", "--state"]).arg(nas.state_dir());
+        command.env("ZPOOL_SCRIPTS_PATH", &folder).env("ZPOOL_SCRIPTS_AS_ROOT", as_root);
+        let output = command.output().unwrap();
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned(),
+        )
+    };
+    let (is_done, shown) = run("1", "bay");
+    let heads = shown.lines().find(|line| line.contains("CKSUM")).unwrap();
+    assert!(is_done && heads.split_whitespace().skip(5).eq(["bay", "file"]), "{shown}");
+    let drive = shown.lines().find(|line| line.contains(".img  ONLINE")).unwrap();
+    let cells: Vec<&str> = drive.split_whitespace().skip(5).collect();
+    assert!(cells[0] == "7" && cells[1].ends_with(".img"), "{shown}");
+    assert!(!run("1", "nothere").0 && !run("1", "../bay").0);
+    if rustix::process::geteuid().is_root() {
+        let (is_done, why) = run("", "bay");
+        assert!(!is_done && why.contains("ZPOOL_SCRIPTS_AS_ROOT"), "{why}");
+    }
+}
+
+#[test]
 fn iostat_shows_each_drive() {
     let nas = TestNas::new("iostat", 1);
     nas.create_pool("tank", 1);
@@ -51,6 +85,18 @@ fn iostat_shows_each_drive() {
         serde_json::from_str(&nas.run_ok("zpool iostat --json tank")).unwrap();
     let write = &json[0]["drives"][0]["write"];
     assert!(write["requests"].as_u64() > Some(0) && write["bytes"].as_u64() > Some(0), "{json}");
+    let queue = &json[0]["drives"][0]["queue"];
+    let labels = queue["sync_write"]["requests"].as_u64();
+    assert!(labels > Some(0) && queue["async_write"]["requests"].as_u64() > Some(0), "{json}");
+    let shown = nas.run_ok("zpool iostat -rHp tank");
+    let sizes: u64 =
+        shown.lines().filter_map(|line| line.split('\t').nth(4)?.parse::<u64>().ok()).sum();
+    assert!(
+        sizes >= labels.unwrap() && shown.lines().all(|line| line.split('\t').count() == 16),
+        "{shown}"
+    );
+    let shown = nas.run_ok("zpool iostat -lqHp tank");
+    assert_eq!(shown.trim_end().split('\t').count(), 7 + 11 + 14, "{shown}");
     let shown = nas.run_ok("zpool iostat -w tank");
     assert!(shown.contains("latency") && shown.contains("1ms"), "{shown}");
     assert_eq!(nas.run_ok("zpool iostat -y -H tank 0.1 2").lines().count(), 2);

@@ -33,6 +33,11 @@ pub use reason::Reason;
 pub use sharing::{DatasetSpace, HeadDataset};
 pub use stat::FileStat;
 
+/// Does something of which nobody waits for the reads: the drives count them as asynchronous.
+pub fn read_ahead<R>(work: impl FnOnce() -> R) -> R {
+    vdev::with_class(vdev::IoClass::Async, work)
+}
+
 /// How the datasets of a pool are looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions {

@@ -95,7 +95,7 @@ impl QueueClass {
     pub(super) const fn limit(self) -> Limit {
         match self {
             Self::SyncRead | Self::SyncWrite => Limit::None,
-            Self::AsyncRead => Limit::Users(3),
+            Self::AsyncRead => Limit::Users(8),
             Self::AsyncWrite => Limit::Users(10),
             Self::Scan => Limit::Background(10),
             Self::Rebuild => Limit::Background(4),
