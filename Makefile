@@ -101,6 +101,7 @@ bench: setup
 	@bench/backup.sh
 	@bench/nfs.sh
 	@bench/targets.sh
+	@bench/scrub.sh
 
 # Every fuzz target for a while (cargo-fuzz; RUSTC_BOOTSTRAP lets the stable toolchain do it).
 fuzz:

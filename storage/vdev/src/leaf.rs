@@ -10,7 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use units::{Ashift, Guid, MinusOrZero, Txg};
 
 use crate::node::NodeAddress;
-use crate::queue::{IoClass, LeafQueue, QueueStats, QueuedIo, Turn, thread_class, with_class};
+use crate::queue::{IoClass, LeafQueue, QueueStats, QueuedIo, thread_class, with_class};
 use crate::{DeviceError, TxgRanges};
 
 /// Bytes of labels and boot area in front of the allocatable space.
@@ -439,9 +439,11 @@ impl Leaf {
         self.queue.stats()
     }
 
-    /// Takes the turn of an expansion's I/O of so many bytes, before what users wait for is locked.
-    pub(crate) fn take_turn(&self, bytes: u64) -> Turn<'_> {
-        self.queue.take_turn(bytes)
+    /// Waits for the turn of an expansion's I/O of so many bytes, before what users wait for is locked.
+    pub(crate) fn await_turn(&self, bytes: u64) {
+        if let Some(device) = &self.device {
+            self.queue.await_turn(&**device, bytes);
+        }
     }
 
     /// Sets how many of a hundred I/Os are background I/Os while users have theirs.

@@ -32,7 +32,7 @@ use units::{Guid, MinusOrZero, Txg, VdevId};
 
 use crate::flush::flush_in_parallel;
 use crate::node::NodeAddress;
-use crate::queue::{IoClass, Turn, with_class};
+use crate::queue::{IoClass, with_class};
 use crate::reflow_gate::ReflowGate;
 use crate::{Leaf, NodeKind, VdevNode, VdevTree};
 
@@ -175,9 +175,9 @@ impl VdevTree {
         assert!(end <= limit, "copying stays below the limit");
         // no more is locked than is copied; what is allocated in between is copied as well
         let end = chunk_end(&allocated(start..end), max_bytes, raidz).unwrap_or(end);
-        // Rule: the turn at the leaves is taken before the range is locked. In the other order users would wait for
-        // the lock while the copy waits for users.
-        let turns = leaves.take_turns(max_bytes.min(end - start));
+        // Rule: the copy awaits its turn at the leaves before it locks the range. In the other order users would wait
+        // for the lock while the copy waits for users.
+        leaves.await_turns(max_bytes.min(end - start));
         let lock = gate.lock_exclusive(start..end);
         let most = COPY_BYTES_PER_CHILD * (leaves.leaves.len() as u64 - 1);
         let mut copied = 0;
@@ -192,7 +192,6 @@ impl VdevTree {
         }
         let position = gate.position();
         lock.set_position(ReflowPosition { next: end, ..position });
-        drop(turns);
         Ok(copied)
     }
 
@@ -285,9 +284,9 @@ impl ReflowLeaves {
     }
 
     /// Waits for the turn at each leaf to copy so many bytes of the vdev.
-    fn take_turns(&self, bytes: u64) -> Vec<Turn<'_>> {
+    fn await_turns(&self, bytes: u64) {
         let share = bytes / units::to_u64(self.leaves.len()).max(1);
-        self.leaves.iter().map(|(leaf, _)| leaf.take_turn(share)).collect()
+        self.leaves.iter().for_each(|(leaf, _)| leaf.await_turn(share));
     }
 
     /// What the scratch copy holds, child by child.

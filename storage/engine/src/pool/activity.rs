@@ -5,9 +5,8 @@
 //! scan          a scrub, resilver or rebuild is requested, or was interrupted   another scan
 //! expansion     a raidz gets one more drive                                     removal
 //! removal       a vdev is being removed, a mapping is worth condensing          expansion
-//! initialize    a leaf has such work, and its vdev is not being expanded
-//! trim          the same
-//! autotrim      32 txgs were written since the last time
+//! sweep         a leaf is initialized or trimmed, and its vdev is not being
+//!               expanded; autotrim is on, and 32 txgs were written
 //! ```
 //!
 //! An activity that is due gets a thread of its own, and does step after step there. Its I/O waits in the queues of
@@ -23,11 +22,11 @@ use job::Job;
 use parking_lot::{Condvar, Mutex};
 use units::MinusOrZero as _;
 
-use super::leaf_activity::{Autotrim, LeafWork};
+use super::Pool;
+use super::leaf_activity::Sweeps;
 use super::raidz_expand::Expansion;
 use super::scan::Scans;
 use super::vdev_removal::Removals;
-use super::{ActivityKind, Pool};
 use crate::Result;
 
 /// How often the scheduler looks for work, and whether it is to end.
@@ -41,13 +40,11 @@ pub(super) enum Work {
     Scan,
     Expansion,
     Removal,
-    Initialize,
-    Trim,
-    Autotrim,
+    Sweep,
 }
 
 /// The number of activities.
-const COUNT: usize = 6;
+const COUNT: usize = 4;
 
 impl Work {
     /// Whether the other one does not run beside it.
@@ -250,9 +247,7 @@ impl Pool {
             &Scans::default(),
             &Expansion,
             &Removals::default(),
-            &LeafWork::new(ActivityKind::Initialize),
-            &LeafWork::new(ActivityKind::Trim),
-            &Autotrim::new(self.0.spa.txgs().synced_txg()),
+            &Sweeps::new(self.0.spa.txgs().synced_txg()),
         ];
         self.0.scheduler.run(self, &activities, stop);
     }

@@ -109,27 +109,24 @@ impl Pool {
         }
     }
 
-    /// Does one step of each running activity; returns whether there was any.
+    /// Does one step of each running activity; returns whether there was any. An error is returned
+    /// if none could be done.
     pub fn step_activities(&self) -> Result<bool> {
-        let has_initialized = self.step_leaves(ActivityKind::Initialize)?;
-        Ok(self.step_leaves(ActivityKind::Trim)? || has_initialized)
-    }
-
-    /// The same of one kind. All leaves are stepped; the first error is returned.
-    fn step_leaves(&self, wanted: ActivityKind) -> Result<bool> {
-        let running = self.0.spa.running_activities().into_iter();
-        let mut result = Ok(false);
-        for (leaf, kind) in running.filter(|(_, kind)| *kind == wanted.into()) {
+        let (mut has_worked, mut failed) = (false, None);
+        for (leaf, kind) in self.0.spa.running_activities() {
             let begun = Instant::now();
             match self.0.spa.step_activity(leaf, kind) {
                 Ok(step) => {
                     std::thread::sleep(pause_after(step, begun.elapsed()));
-                    result = result.map(|_| true);
+                    has_worked = true;
                 }
-                Err(error) => result = result.and_then(|_| Err(self.explain_error(&error))),
+                Err(error) => failed = Some(error),
             }
         }
-        result
+        match failed.filter(|_| !has_worked) {
+            Some(error) => Err(self.explain_error(&error)),
+            None => Ok(has_worked),
+        }
     }
 
     /// Has freed space be trimmed without a command, or not, as the property autotrim says.
@@ -144,75 +141,58 @@ impl Pool {
     }
 }
 
-/// Initialize, or trim, of all leaves, as an activity.
-pub(super) struct LeafWork {
-    kind: ActivityKind,
-    /// When it was last written down how far it has come.
+/// Work over the free space of all leaves, as an activity: initialize, trim and autotrim. They take turns on one
+/// thread, as each would pass over free space that another has lent.
+pub(super) struct Sweeps {
+    /// When it was last written down how far the work has come.
     saved: Mutex<Instant>,
+    /// The last txg before freed space was last trimmed.
+    trimmed: Mutex<Txg>,
 }
 
-impl LeafWork {
-    pub(super) fn new(kind: ActivityKind) -> Self {
-        Self { kind, saved: Mutex::new(Instant::now()) }
+impl Sweeps {
+    /// `synced`: the last txg that is on the drives.
+    pub(super) fn new(synced: Txg) -> Self {
+        Self { saved: Mutex::new(Instant::now()), trimmed: Mutex::new(synced) }
+    }
+
+    /// The last txg, if freed space is to be trimmed now.
+    fn autotrim_txg(&self, pool: &Pool) -> Option<Txg> {
+        let synced = pool.0.spa.txgs().synced_txg();
+        let is_due = synced.get() >= self.trimmed.lock().get() + AUTOTRIM_TXGS;
+        (is_due && pool.0.spa.has_autotrim()).then_some(synced)
     }
 }
 
-impl Activity for LeafWork {
+impl Activity for Sweeps {
     fn work(&self) -> Work {
-        match self.kind {
-            ActivityKind::Initialize => Work::Initialize,
-            ActivityKind::Trim => Work::Trim,
-        }
+        Work::Sweep
     }
 
     fn is_due(&self, pool: &Pool) -> bool {
-        let is_own = |kind| kind == spa::ActivityKind::from(self.kind);
-        let has_work = || pool.0.spa.running_activities().iter().any(|(_, kind)| is_own(*kind));
-        !pool.is_read_only() && !pool.is_suspended() && has_work()
+        let has_work = || !pool.0.spa.running_activities().is_empty();
+        !pool.is_read_only()
+            && !pool.is_suspended()
+            && (self.autotrim_txg(pool).is_some() || has_work())
     }
 
     fn step(&self, pool: &Pool, _job: &Arc<Job>) -> Result<Step> {
         if pool.is_suspended() {
             return Ok(Step::Rest);
         }
+        if let Some(synced) = self.autotrim_txg(pool) {
+            *self.trimmed.lock() = synced;
+            // a device that fails is left alone, and its freed space waits for `zpool trim`
+            let _ = pool.trim_freed_space();
+        }
         // a drive that fails is left alone until it is in service again
-        let has_worked = pool.step_leaves(self.kind)?;
+        let has_worked = pool.step_activities()?;
         let mut saved = self.saved.lock();
         if saved.elapsed() > SAVE_INTERVAL {
             pool.0.spa.save_activities();
             *saved = Instant::now();
         }
         Ok(if has_worked { Step::More } else { Step::Done })
-    }
-}
-
-/// autotrim, as an activity.
-pub(super) struct Autotrim {
-    /// The last txg before the last trim.
-    trimmed: Mutex<Txg>,
-}
-
-impl Autotrim {
-    pub(super) fn new(synced: Txg) -> Self {
-        Self { trimmed: Mutex::new(synced) }
-    }
-}
-
-impl Activity for Autotrim {
-    fn work(&self) -> Work {
-        Work::Autotrim
-    }
-
-    fn is_due(&self, pool: &Pool) -> bool {
-        let synced = pool.0.spa.txgs().synced_txg();
-        pool.0.spa.has_autotrim() && synced.get() >= self.trimmed.lock().get() + AUTOTRIM_TXGS
-    }
-
-    fn step(&self, pool: &Pool, _job: &Arc<Job>) -> Result<Step> {
-        *self.trimmed.lock() = pool.0.spa.txgs().synced_txg();
-        // a device that fails is left alone, and its freed space waits for `zpool trim`
-        let _ = pool.trim_freed_space();
-        Ok(Step::Done)
     }
 }
 

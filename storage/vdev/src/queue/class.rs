@@ -20,7 +20,7 @@ pub enum IoClass {
     Rebuild,
     /// Of the removal of a vdev.
     Removal,
-    /// Of an expansion, which took its turn at the leaf before (see [`super::Turn`]).
+    /// Of an expansion, which awaited its turn at the leaf before it locked the range.
     Expansion,
     /// Of writing free space.
     Initialize,

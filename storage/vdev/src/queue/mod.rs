@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! sync         reads; writes of logs and labels     never waits here
-//! async        the txg sync's writes                waits while as many of its class are active as may be
+//! async        the txg sync's writes, read-ahead    waits while as many of its class are active as may be
 //! background   scan, rebuild, removal, trim, ...    waits for its turn
 //! ```
 //!
@@ -12,7 +12,7 @@
 //! its class allows, until users are back.
 //!
 //! A thread says the class of its I/O with [`with_class`]; without that it is that of users. An I/O that locks what
-//! users wait for takes its [`Turn`] before the lock.
+//! users wait for awaits its turn before the lock ([`LeafQueue::await_turn`]).
 //!
 //! Learnt from: `vdev_queue.c` of OpenZFS 2.3.2. Its scans have three I/Os at a leaf, which it merges; ours are
 //! single blocks, and so more of them. Proved by: `tests.rs`.
@@ -90,7 +90,7 @@ pub(crate) struct QueuedIo<'a> {
 
 /// The turn of an I/O at a leaf, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn<'a> {
+struct Turn<'a> {
     queue: &'a LeafQueue,
     class: QueueClass,
     has_waited: bool,
@@ -152,9 +152,14 @@ impl LeafQueue {
         result
     }
 
-    /// Takes the turn of an expansion's I/O of so many bytes.
-    pub(crate) fn take_turn(&self, bytes: u64) -> Turn<'_> {
-        self.enter(QueueClass::Removal, bytes.div_ceil(COST_BYTES))
+    /// Waits for the turn of an expansion's I/O of so many bytes. The I/O is then issued in any case, and others
+    /// do not wait for its end: it may wait for a lock that they have.
+    pub(crate) fn await_turn(&self, device: &dyn Device, bytes: u64) {
+        let arrived = device.now();
+        let turn = self.enter(QueueClass::Removal, bytes.div_ceil(COST_BYTES));
+        if turn.has_waited {
+            self.classes[turn.class as usize].count_wait(device.now() - arrived);
+        }
     }
 
     /// Sets how many of a hundred I/Os are background I/Os while users have theirs: 1 to 50.

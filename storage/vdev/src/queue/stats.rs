@@ -68,10 +68,15 @@ impl ClassCounters {
         self.requests.fetch_add(1, Relaxed);
         self.sizes.add(bytes);
         if let Some(waited) = waited {
-            let nanoseconds = units::narrow::<u64>(waited.as_nanos());
-            self.wait_nanoseconds.fetch_add(nanoseconds, Relaxed);
-            self.waits.add(nanoseconds);
+            self.count_wait(waited);
         }
+    }
+
+    /// Counts a wait for a turn.
+    pub(super) fn count_wait(&self, waited: Duration) {
+        let nanoseconds = units::narrow::<u64>(waited.as_nanos());
+        self.wait_nanoseconds.fetch_add(nanoseconds, Relaxed);
+        self.waits.add(nanoseconds);
     }
 
     pub(super) fn stats(&self) -> ClassStats {

@@ -43,7 +43,7 @@ impl SimulatedDrive {
             }
         };
         if class == IoClass::Expansion {
-            let _turn = self.queue.take_turn(bytes);
+            self.queue.await_turn(&self.device, bytes);
             serve();
             return;
         }

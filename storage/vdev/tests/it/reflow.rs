@@ -1,34 +1,29 @@
 //! The expansion of a raidz as its drives see it.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
 use device::{Device, Error as IoError, MemoryDevice};
-use geometry::{Expandable, Raidz};
+use geometry::{Block, Expandable, Raidz};
+use parking_lot::Mutex;
 use units::{Ashift, Guid, Txg, VdevId};
 use vdev::{Leaf, NodeKind, QueueClass, ReflowChunk, VdevNode, VdevTree, overwrite_limit};
+
+use crate::array::read_block;
 
 const DRIVE_SIZE: usize = 32 << 20;
 const VDEV: VdevId = VdevId::new(0);
 
-/// A drive that notes, at each request, how many turns of expansions its queue counts.
+/// A drive with a clock, of which the next read ends when the test says so.
 #[derive(Debug)]
-struct WatchedDrive {
+struct StuckDrive {
     inner: MemoryDevice,
-    leaf: OnceLock<Arc<Leaf>>,
-    turns: Mutex<Vec<u32>>,
+    opened: Instant,
+    release: Mutex<Option<Receiver<()>>>,
 }
 
-impl WatchedDrive {
-    fn note(&self) {
-        if let Some(leaf) = self.leaf.get() {
-            let stats = leaf.queue_stats();
-            let turns = stats.classes[QueueClass::Removal as usize].active;
-            self.turns.lock().unwrap().push(turns);
-        }
-    }
-}
-
-impl Device for WatchedDrive {
+impl Device for StuckDrive {
     fn size(&self) -> u64 {
         self.inner.size()
     }
@@ -42,49 +37,69 @@ impl Device for WatchedDrive {
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
-        self.note();
+        let release = self.release.lock().take();
+        if let Some(release) = release {
+            release.recv().unwrap();
+        }
         self.inner.read_at(offset, into)
     }
 
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), IoError> {
-        self.note();
         self.inner.write_at(offset, from)
+    }
+
+    fn now(&self) -> Duration {
+        self.opened.elapsed()
     }
 }
 
 #[test]
-fn expansion_holds_its_turn_while_it_copies() {
+fn expansion_waits_at_drives_that_users_use() {
     let drive = |index: u64| {
         let inner = MemoryDevice::new(format!("d{index}"), &vec![0; DRIVE_SIZE]);
-        let (leaf, turns) = (OnceLock::new(), Mutex::default());
-        Arc::new(WatchedDrive { inner, leaf, turns })
+        Arc::new(StuckDrive { inner, opened: Instant::now(), release: Mutex::default() })
     };
-    let drives: Vec<Arc<WatchedDrive>> = (0..4).map(drive).collect();
-    let leaf_node = |(drive, index): (&Arc<WatchedDrive>, u64)| {
+    let drives: Vec<Arc<StuckDrive>> = (0..4).map(drive).collect();
+    let leaf = |(drive, index): (&Arc<StuckDrive>, u64)| {
         let device = Some(Arc::clone(drive) as Arc<dyn Device>);
-        let leaf =
-            Arc::new(Leaf::new(Guid::new(index), "d".to_owned(), device, Txg::new(u64::MAX)));
-        drive.leaf.set(Arc::clone(&leaf)).unwrap();
-        VdevNode { guid: leaf.guid(), kind: NodeKind::Leaf(leaf) }
+        Arc::new(Leaf::new(Guid::new(index), "d".to_owned(), device, Txg::new(u64::MAX)))
     };
-    let children = drives.iter().zip(1..).map(leaf_node).collect();
+    let leaves: Vec<Arc<Leaf>> = drives.iter().zip(1..).map(leaf).collect();
+    let node =
+        |leaf: &Arc<Leaf>| VdevNode { guid: leaf.guid(), kind: NodeKind::Leaf(Arc::clone(leaf)) };
     let narrow = Expandable::from(Raidz::new(3, 1, Ashift::MIN).unwrap());
     let wider = narrow.start_expansion().unwrap();
-    let kind = NodeKind::Raidz(Box::new(wider.clone()), children);
+    let kind = NodeKind::Raidz(Box::new(wider.clone()), leaves.iter().map(node).collect());
     let tree = VdevTree::new(vec![VdevNode { guid: Guid::new(100), kind }]);
     tree.reflow_by_scratch(VDEV, Txg::new(10), &mut |_, _| true).unwrap();
     let position = tree.reflow_position(VDEV).unwrap();
-    let leaves = tree.check_reflow(VDEV).unwrap();
-    drives.iter().for_each(|drive| drive.turns.lock().unwrap().clear());
-    let end = overwrite_limit(&wider, position.synced);
-    let chunk = ReflowChunk { end, max_bytes: 4 << 20, birth: Txg::new(11) };
-    let copied = tree.copy_reflow_chunk(VDEV, &leaves, chunk, &|range| vec![range]).unwrap();
-    assert!(copied > 0 && copied <= 4 << 20, "{copied}");
-    for drive in &drives {
-        let turns = drive.turns.lock().unwrap().clone();
-        assert!(!turns.is_empty() && turns.iter().all(|turns| *turns == 1), "{turns:?}");
-        let stats = drive.leaf.get().unwrap().queue_stats();
-        let removal = &stats.classes[QueueClass::Removal as usize];
-        assert_eq!((removal.active, removal.requests >= turns.len() as u64), (0, true));
-    }
+    let held = tree.check_reflow(VDEV).unwrap();
+    let waited = |leaf: &Leaf| {
+        let stats = leaf.queue_stats();
+        stats.classes[QueueClass::Removal as usize].wait_nanoseconds
+    };
+    let before = waited(&leaves[1]);
+    let (release, stuck) = channel();
+    *drives[1].release.lock() = Some(stuck);
+    let chunk = ReflowChunk {
+        end: overwrite_limit(&wider, position.synced),
+        max_bytes: 4 << 20,
+        birth: Txg::new(11),
+    };
+    // a block in the first rows, which are not copied now; its data is on the second drive
+    let block = Block { offset: 0, size: 512 };
+    std::thread::scope(|scope| {
+        let user = scope.spawn(|| read_block(&tree, 0, block, &[0; 512], &mut Vec::new()));
+        while drives[1].release.lock().is_some() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // a user's read is under way at the second drive until the copy is done
+        let copied = tree.copy_reflow_chunk(VDEV, &held, chunk, &|range| vec![range]).unwrap();
+        assert!(copied > 0 && copied <= 4 << 20, "{copied}");
+        release.send(()).unwrap();
+        user.join().unwrap().unwrap();
+    });
+    assert!(waited(&leaves[1]) > before, "it waited for its turn");
+    let removal = &leaves[3].queue_stats().classes[QueueClass::Removal as usize];
+    assert!(removal.requests > 0 && removal.active == 0, "{removal:?}");
 }

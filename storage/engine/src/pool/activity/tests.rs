@@ -80,7 +80,7 @@ fn activities_run_together_unless_they_exclude() {
     };
     let expansion = TestActivity::new(Work::Expansion, &expand);
     let removal = TestActivity::new(Work::Removal, &remove);
-    let trimming = TestActivity::new(Work::Trim, &trim);
+    let trimming = TestActivity::new(Work::Sweep, &trim);
     with_scheduler(&[&expansion, &removal, &trimming], |_, _| {
         wait_for(|| removes.load(Ordering::SeqCst));
     });
@@ -111,11 +111,11 @@ fn closing_and_interrupting_wait_for_the_end() {
         Ok(Step::More)
     };
     for is_interrupted in [false, true] {
-        let trim = TestActivity::new(Work::Trim, &work);
+        let trim = TestActivity::new(Work::Sweep, &work);
         with_scheduler(&[&trim], |scheduler, pool| {
             wait_for(|| is_running.load(Ordering::SeqCst));
             if is_interrupted {
-                scheduler.interrupt(Work::Trim, pool);
+                scheduler.interrupt(Work::Sweep, pool);
             } else {
                 scheduler.close(pool);
             }
