@@ -86,7 +86,7 @@ fn folders() -> Vec<PathBuf> {
 }
 
 fn find_script(name: &str) -> Result<PathBuf, Failure> {
-    // a path would run any program, which whoever allows the command by its name does not expect
+    // a path would run any program, also for a user who may run the command by its name only
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
         return Err(Failure::usage(format!("-c: '{name}' is no name of a script")));
     }
@@ -99,7 +99,7 @@ fn find_script(name: &str) -> Result<PathBuf, Failure> {
     })
 }
 
-/// What a script prints for a drive; nothing where it fails.
+/// The output of a script for a drive; nothing where it fails.
 fn run_script(script: &Path, drive: &str) -> Result<String, Failure> {
     let resolved = std::fs::canonicalize(drive).unwrap_or_else(|_| drive.into());
     let mut command = Command::new(script);

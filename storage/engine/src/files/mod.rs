@@ -33,7 +33,7 @@ pub use reason::Reason;
 pub use sharing::{DatasetSpace, HeadDataset};
 pub use stat::FileStat;
 
-/// Does something of which nobody waits for the reads: the drives count them as asynchronous.
+/// Does something for whose reads no thread waits: the drives count them as asynchronous.
 pub fn read_ahead<R>(work: impl FnOnce() -> R) -> R {
     vdev::with_class(vdev::IoClass::Async, work)
 }

@@ -148,7 +148,7 @@ struct ScanState {
 #[derive(Default)]
 pub(super) struct Scans(Mutex<ResilverCauses>);
 
-/// What makes a resilver necessary that nobody requested.
+/// The causes of a resilver that no command requested.
 #[derive(Default)]
 struct ResilverCauses {
     had_checkpoint: bool,

@@ -129,7 +129,7 @@ struct Scene {
     /// The disk of each drive of the pool.
     slots: Vec<usize>,
     spares: Vec<usize>,
-    /// What is synced: the seed and the size of each file.
+    /// The files that are synced: the seed and the size of each.
     files: BTreeMap<String, (u64, usize)>,
     written: u64,
 }

@@ -1,3 +1,5 @@
+//! The queue before a simulated drive, which serves one I/O at a time.
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -50,6 +52,19 @@ impl SimulatedDrive {
         with_class(class, || self.queue.run(QueuedIo { device: &self.device, kind, bytes }, serve));
     }
 
+    /// Lets a thread whose turn it is come to it: on a busy machine it may be long in waking up.
+    fn let_others_begin(&self, class: QueueClass) {
+        let Limit::Background(most) = class.limit() else { return };
+        let is_due = || {
+            let state = self.queue.background.lock();
+            self.queue.waiting.load(Relaxed) > 0 && self.queue.may_issue(&state, class, most, false)
+        };
+        while is_due() && !self.is_stopped.load(Relaxed) {
+            self.queue.changed.notify_all();
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+
     fn run(&self, class: IoClass, kind: IoKind, work: impl FnOnce()) {
         let io = QueuedIo { device: &self.device, kind, bytes: 512 };
         with_class(class, || self.queue.run(io, work));
@@ -73,6 +88,9 @@ fn serve_both(share: u64, (class, kind, bytes): (IoClass, IoKind, u64)) -> Serve
             scope.spawn(move || {
                 while !drive.is_stopped.load(Relaxed) {
                     drive.serve(class, kind, bytes);
+                    if class == IoClass::User && kind == IoKind::Read {
+                        drive.let_others_begin(QueueClass::new(other.0, other.1));
+                    }
                 }
                 // those that still wait see that the user has gone
                 drive.queue.background.lock().idle_at = drive.queue.started.load(Relaxed);
@@ -98,7 +116,8 @@ fn users_keep_seventy_percent_beside_each_class() {
         let Served { users, others } = serve_both(DEFAULT_BACKGROUND_SHARE, (class, kind, 512));
         let seen = format!("{class:?} {kind:?}: {users} of users, {others} others");
         assert!(users * 10 >= (users + others) * 7, "{seen}");
-        assert!(others * 10 >= users, "the work goes on: {seen}");
+        // but for the first and the last, one I/O in four
+        assert!(others * 100 >= (users + others) * 20, "the work goes on: {seen}");
     }
 }
 

@@ -1,3 +1,5 @@
+//! The scheduler with activities that a test defines.
+
 use std::sync::atomic::AtomicU32;
 
 use sim::DiskArray;
