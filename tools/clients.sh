@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Linux's own clients of network storage, in a virtual machine, use the shares of a NAS on three sparse files:
-# `make test-clients`. PROTOCOLS (all) names scripts in tools/clients.
+# `make test-clients`. PROTOCOLS (all but pjdfstest, which takes long) names scripts in tools/clients.
 #
 # POOLHOUSE_CLIENT_VM is a program that boots a Linux with nbd, cifs, nfs, iscsi_tcp and nvme_tcp and these clients' tools:
-#   PROGRAM run --timeout SECONDS --forward [GUESTPORT:]PORT... [--publish PORT:GUESTPORT]... -- SCRIPT
+#   PROGRAM run --timeout SECONDS --forward [GUESTPORT:]PORT... [--publish PORT:GUESTPORT]... [--share FOLDER] -- SCRIPT
 # runs SCRIPT inside as root and exits with its status; inside, 10.0.2.100:GUESTPORT leads to 127.0.0.1:PORT here.
-# 127.0.0.1:PORT here leads to a published GUESTPORT inside.
+# 127.0.0.1:PORT here leads to a published GUESTPORT inside. The shared FOLDER is /share inside.
 #
 # tools/clients/NAME.sh defines
 #   NAME_port     the port that clients inside know
@@ -34,7 +34,7 @@ free_port() {
   python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-names=${*:-${PROTOCOLS:-$(basename -s .sh tools/clients/*.sh)}}
+names=${*:-${PROTOCOLS:-$(basename -s .sh tools/clients/*.sh | grep -vx pjdfstest)}}
 forwards=()
 {
   cat <<'INSIDE'

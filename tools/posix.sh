@@ -16,19 +16,7 @@ mkdir "$work/drives"; drives=$(echo "$work"/drives/d{1..6}); truncate -s 1G $dri
 # shellcheck disable=SC2086 # six words
 poolhouse zpool create -R "$work/files" -O compression=lz4 -O acltype=posix tank raidz2 $drives
 mkdir "$mnt/pjd"
-cat >"$work/pjd.toml" <<'END'
-[features]
-posix_fallocate = {}
-rename_ctime = {}
-utimensat = {}
-utime_now = {}
-[settings]
-naptime = 0.05
-allow_remount = false
-[dummy_auth]
-entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
-END
-"$target/posix/bin/pjdfstest" -c "$work/pjd.toml" -p "$mnt/pjd" >"$work/pjd" ||
+"$target/posix/bin/pjdfstest" -c tools/pjdfstest.toml -p "$mnt/pjd" >"$work/pjd" ||
   { grep FAILED "$work/pjd"; exit 1; }
 grep Summary "$work/pjd"
 "$target/posix/bin/fsx" -N 20000 -S 7 "$mnt/fsx" | tail -1

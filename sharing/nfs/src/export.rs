@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A pseudo directory leads to exports and shows nothing else. A client sees a crossing only if the rules of the
-//! export below admit it.
+//! export below admit it. The directories between two exports are those of the upper one's file system, as far as they
+//! exist there: with the exports `/tank` and `/tank/docs/photos`, a directory `docs` of the file system tank is shown.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -107,7 +108,8 @@ impl ServedRule {
     fn new(rule: ClientRule, hosts: &HostCache) -> Self {
         let host = match &rule.clients {
             Clients::Network(_) => None,
-            Clients::Host(name) => Some(hosts.host(name)),
+            Clients::Host(name) => Some(hosts.host(name, false)),
+            Clients::Pattern(pattern) => Some(hosts.host(pattern, true)),
         };
         Self { rule, host }
     }
@@ -117,7 +119,7 @@ impl ServedRule {
         let ip = address.ip().to_canonical();
         let is_client = match (&self.rule.clients, &self.host) {
             (Clients::Network(network), _) => network.contains(&ip),
-            (Clients::Host(_), host) => host.as_ref().is_some_and(|host| host.has_address(ip)),
+            (_, host) => host.as_ref().is_some_and(|host| host.has_address(ip)),
         };
         is_client && (!self.rule.needs_reserved_port || address.port() < 1024)
     }
@@ -180,6 +182,9 @@ pub(crate) struct ExportTable {
     /// The names in pseudo directories and in the roots of exports, by path.
     children: BTreeMap<String, BTreeSet<String>>,
     by_filesystem: HashMap<(Guid, Guid), Arc<ServedExport>>,
+    /// By path of an export, the paths below it that lead to further exports, without those of exports; a path comes
+    /// after those above it.
+    passages: HashMap<String, Vec<String>>,
     pseudo_by_id: HashMap<PseudoId, String>,
     /// The server's number for this table: pseudo directories change with it.
     pub(crate) version: u64,
@@ -244,7 +249,37 @@ impl ExportTable {
             table.by_filesystem.insert(guids, Arc::clone(&served));
             table.exports.insert(path, served);
         }
+        table.add_passages();
         Ok(table)
+    }
+
+    fn add_passages(&mut self) {
+        for path in self.children.keys().filter(|path| !self.exports.contains_key(*path)) {
+            let Some(above) = self.export_above(path) else { continue };
+            self.passages.entry(above.path.clone()).or_default().push(path.clone());
+        }
+    }
+
+    /// The next export above a path, whoever may use it.
+    pub(crate) fn export_above(&self, path: &str) -> Option<&Arc<ServedExport>> {
+        let mut above = parent(path);
+        while let Some(path) = above {
+            if let Some(export) = self.exports.get(path) {
+                return Some(export);
+            }
+            above = parent(path);
+        }
+        None
+    }
+
+    /// The paths below an export that lead to further ones.
+    pub(crate) fn passages(&self, export: &ServedExport) -> &[String] {
+        self.passages.get(&export.path).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a path is that of an export, whoever may use it.
+    pub(crate) fn is_export(&self, path: &str) -> bool {
+        self.exports.contains_key(path)
     }
 
     fn add_pseudo(&mut self, path: &str) {

@@ -56,9 +56,7 @@ pub(crate) fn check_new_name(name: &[u8]) -> Result<()> {
 impl Request<'_> {
     /// Whether a name in a directory is a crossing to another export: no request changes it.
     fn check_no_crossing(&self, dir: &FileNode, name: &[u8]) -> Result<()> {
-        let is_crossing = dir.is_export_root()
-            && self.table.child(&dir.export.path, name, self.caller.address).is_some();
-        if is_crossing { Err(Status::EXIST) } else { Ok(()) }
+        if self.crossing(dir, name).is_some() { Err(Status::EXIST) } else { Ok(()) }
     }
 
     /// Creates a file that is no regular one, or a regular one without opening it. `set` is applied to it.
@@ -106,10 +104,10 @@ impl Request<'_> {
         let owned = SetAttributes { size: None, ..*set };
         if let Some(size) = set.size {
             let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
-            fs.set_attributes(&self.context(node).checked_by_door(), node.ino, &set)?;
+            fs.set_attributes(&self.context_of_rest(node).checked_by_door(), node.ino, &set)?;
         }
         if owned != SetAttributes::default() {
-            fs.set_attributes(&self.context(node), node.ino, &owned)?;
+            fs.set_attributes(&self.context_of_rest(node), node.ino, &owned)?;
         }
         self.commit(dir)
     }
@@ -193,18 +191,19 @@ impl Request<'_> {
         cookie: u64,
         visit: &mut dyn FnMut(&ListedEntry<'_>) -> bool,
     ) -> Result<bool> {
-        let (path, file) = match dir {
+        let file = match dir {
             Node::Pseudo(path) => return self.list_pseudo(dir, (path, cookie), visit),
-            Node::File(file) => (&file.export.path, file),
+            Node::File(file) => file,
         };
-        let is_root = file.is_export_root();
+        let path = self.passage_path(file);
         let address = self.caller.address;
         let mut is_complete = true;
         if cookie < CROSSING_COOKIE {
             let (fs, context) = (&file.export.filesystem, self.context(file));
             let open = fs.open_dir(&context, file.ino)?;
             fs.read_dir(&context, &open, cookie, &mut |entry| {
-                let is_crossing = is_root && self.table.child(path, &entry.name, address).is_some();
+                let child = |path: &str| self.table.child(path, &entry.name, address);
+                let is_crossing = path.is_some_and(|path| child(path).is_some());
                 let is_dots = matches!(&entry.name[..], b"." | b"..");
                 let target = if is_crossing || entry.needs_lookup || is_dots {
                     EntryTarget::Lookup(dir)
@@ -216,9 +215,7 @@ impl Request<'_> {
                 is_complete
             })?;
         }
-        if !is_complete || !is_root {
-            return Ok(is_complete);
-        }
+        let Some(path) = path.filter(|_| is_complete) else { return Ok(is_complete) };
         let is_stored = |name: &str| {
             let context = self.context(file).checked_by_door();
             file.export.filesystem.lookup(&context, file.ino, name.as_bytes()).is_ok()

@@ -86,8 +86,8 @@ const ACCESS_MASKS: [(u32, u32, u32); 9] = [
 
 /// How long a request waits until another client returns a delegation. Then the reply is NFS4ERR_DELAY.
 const RECALL_WAIT: Duration = Duration::from_secs(1);
-/// How long a write or a COMMIT waits for a suspended pool. Then the reply is NFS4ERR_DELAY, so that requests to other
-/// pools get the threads of the connection and the slots of the session.
+/// How long a change waits for a suspended pool. Then the reply is NFS4ERR_DELAY, so that requests to other pools get the
+/// threads of the connection and the slots of the session. A change that is done, and is not committed yet, waits longer.
 const SUSPEND_WAIT: Duration = Duration::from_secs(1);
 /// The file system of pseudo directories.
 const PSEUDO_FSID: u64 = 0x7073_6575_646f;
@@ -96,13 +96,20 @@ impl Request<'_> {
     /// The circumstances of a call into the file system of a file.
     pub(crate) fn context<'b>(&'b self, node: &'b FileNode) -> Context<'b> {
         let context = Context::new(&node.admission.credentials, node.export.door);
-        let recall_deadline = Some(Instant::now() + RECALL_WAIT);
+        let now = Instant::now();
         Context {
             client: self.client,
             waiter: Some(self.channel.waiter()),
-            recall_deadline,
+            recall_deadline: Some(now + RECALL_WAIT),
+            suspend_deadline: Some(now + SUSPEND_WAIT),
             ..context
         }
+    }
+
+    /// The same for the rest of a request whose change is done. The client cannot repeat such a request, so that it waits
+    /// until the pool resumes.
+    pub(crate) fn context_of_rest<'b>(&'b self, node: &'b FileNode) -> Context<'b> {
+        Context { suspend_deadline: None, ..self.context(node) }
     }
 
     /// The top of the pseudo file system.
@@ -114,10 +121,15 @@ impl Request<'_> {
     /// The node of an exported path.
     pub(crate) fn find_path(&self, path: &str) -> Result<Node> {
         let found = self.table.find(path, self.caller.address).ok_or(Status::ACCESS)?;
+        if let PathNode::Pseudo(path) = &found
+            && let Some(stored) = self.stored_passage(path)
+        {
+            return Ok(Node::File(stored));
+        }
         self.open_path(found)
     }
 
-    fn open_path(&self, found: PathNode) -> Result<Node> {
+    pub(crate) fn open_path(&self, found: PathNode) -> Result<Node> {
         let export = match found {
             PathNode::Pseudo(path) => return Ok(Node::Pseudo(path)),
             PathNode::Export(export) => export,
@@ -164,12 +176,13 @@ impl Request<'_> {
         if name == b"." {
             return Ok(dir.clone());
         }
-        let child = |path: &str| self.table.child(path, name, self.caller.address);
         match dir {
-            Node::Pseudo(path) => self.open_path(child(path).ok_or(Status::NOENT)?),
+            Node::Pseudo(path) => {
+                let found = self.table.child(path, name, self.caller.address);
+                self.open_path(found.ok_or(Status::NOENT)?)
+            }
             Node::File(file) => {
-                let crossing = file.is_export_root().then(|| child(&file.export.path)).flatten();
-                if let Some(crossing) = crossing {
+                if let Some(crossing) = self.crossing(file, name) {
                     return self.open_path(crossing);
                 }
                 let context = self.context(file);
@@ -333,7 +346,7 @@ impl Request<'_> {
         stability: Stability,
     ) -> Result<Written> {
         let fs = &node.export.filesystem;
-        let context = repeatable(self.context(node));
+        let context = self.context(node);
         let write = || fs.write_with(&context, file, WriteOffset::At(offset), data, stability);
         Ok(match stability {
             Stability::Unstable => write()?,
@@ -343,12 +356,12 @@ impl Request<'_> {
 
     /// Commits a file for COMMIT. Returns the number that changes when writes that were not committed may have been lost.
     pub(crate) fn commit_writes(&self, node: &FileNode) -> Result<BootVerifier> {
-        self.commit_with(node, &repeatable(self.context(node).checked_by_door()))
+        self.commit_with(node, &self.context(node).checked_by_door())
     }
 
     /// Commits a change that is done: of a file, or of the names of a directory. The client cannot repeat the request.
     pub(crate) fn commit(&self, node: &FileNode) -> Result<()> {
-        self.commit_with(node, &self.context(node).checked_by_door()).map(drop)
+        self.commit_with(node, &self.context_of_rest(node).checked_by_door()).map(drop)
     }
 
     fn commit_with(&self, node: &FileNode, context: &Context<'_>) -> Result<BootVerifier> {
@@ -367,11 +380,6 @@ impl Request<'_> {
         node.export.filesystem.set_attributes(&context, node.ino, set)?;
         self.commit(node)
     }
-}
-
-/// The circumstances of a request that does the same when the client sends it again.
-fn repeatable(context: Context<'_>) -> Context<'_> {
-    Context { suspend_deadline: Some(Instant::now() + SUSPEND_WAIT), ..context }
 }
 
 fn to_node_attributes(handle: &FileHandle, stat: &Attributes) -> NodeAttributes {

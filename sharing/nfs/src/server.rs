@@ -7,13 +7,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use tcp::{ConnectionTable, Listener, ListenerError, MemoryBudget};
+use tcp::{ConnectionTable, IdleConnections, Listener, ListenerError, MemoryBudget};
 
-use crate::connection::{self, Connection};
+use crate::connection::Connection;
 use crate::core::Core;
 use crate::export::{Export, ExportTable, ServedExport};
 use crate::nlm::LockManager;
 use crate::portmapper::PortmapperService;
+use crate::service;
 use crate::status::{PortmapperStatus, ServerStatus};
 use crate::udp::Datagrams;
 use crate::v3::ReplayCache;
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) replays: ReplayCache,
     pub(crate) budget: MemoryBudget,
     connections: Arc<ConnectionTable<Connection>>,
+    /// The connections without threads.
+    pub(crate) idle: IdleConnections,
     /// Wakes the housekeeper when the server stops.
     stopped: Condvar,
     stop_lock: Mutex<()>,
@@ -63,6 +66,7 @@ impl Server {
             replays: ReplayCache::default(),
             budget: MemoryBudget::new(options.max_buffered_bytes),
             connections: Arc::new(ConnectionTable::new(options.max_connections)),
+            idle: IdleConnections::start("nfs-idle").map_err(|why| Error::Thread { why })?,
             stopped: Condvar::new(),
             stop_lock: Mutex::default(),
         });
@@ -122,7 +126,7 @@ impl Server {
 
     /// The state of the server and of its clients.
     pub fn status(&self) -> ServerStatus {
-        let Shared { core, v4, nlm, connections, .. } = &*self.shared;
+        let Shared { core, v4, nlm, connections, idle, .. } = &*self.shared;
         let table = core.table.read();
         let (clients, grace) = v4.status();
         let export_status = |export: &Arc<ServedExport>| {
@@ -135,6 +139,7 @@ impl Server {
             listening: self.addresses(),
             exports: table.exports().map(export_status).collect(),
             connections: connections.list().iter().map(|each| each.status()).collect(),
+            idle_connections: idle.count(),
             clients,
             lock_clients: nlm.status(),
             portmapper: portmapper.unwrap_or(PortmapperStatus::Off),
@@ -168,6 +173,7 @@ impl Server {
             connections.list().iter().for_each(|connection| connection.abort());
         }
         let left = connections.wait_until_empty(timeout);
+        self.shared.idle.stop();
         self.shared.core.opens.close_all();
         self.shared.v4.release_all();
         self.shared.nlm.release_all();
@@ -213,15 +219,9 @@ pub(crate) fn start_listener(shared: &Arc<Shared>, address: SocketAddr) -> Resul
     })
 }
 
-/// Starts the thread of a connection. The connection is closed if that is not possible.
+/// Starts to serve a connection. It is closed if there are too many.
 fn start_connection(shared: &Arc<Shared>, address: SocketAddr, stream: TcpStream) {
     let connection = Arc::new(Connection::new(address, stream));
     let Some(membership) = shared.connections.add(Arc::clone(&connection)) else { return };
-    let shared = Arc::clone(shared);
-    let thread = std::thread::Builder::new().name("nfs".to_owned());
-    // the closure, and the membership in it, is dropped if there is no thread
-    let _ = thread.spawn(move || {
-        connection::serve(&shared, &connection);
-        drop(membership);
-    });
+    service::start(shared, connection, membership);
 }

@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tcp::allowance;
+use tcp::{Awaited, allowance};
 
 use crate::wire::rpc::LAST_FRAGMENT;
 
@@ -26,6 +26,17 @@ pub(crate) struct Incoming {
     reader: tcp::Incoming,
     max_record: usize,
     stall_timeout: Duration,
+}
+
+/// The result of a wait for a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AwaitedRecord {
+    /// The record begins with this mark.
+    Begun(FragmentMark),
+    /// The client is silent.
+    Idle,
+    /// The client has closed the connection.
+    Closed,
 }
 
 /// The mark of a fragment.
@@ -48,9 +59,14 @@ impl Incoming {
         Self { reader: tcp::Incoming::new(stream), max_record, stall_timeout }
     }
 
-    /// Waits for a record. Returns the mark of its first fragment; none: the client has closed the connection.
-    pub(crate) fn wait_for_record(&mut self) -> io::Result<Option<FragmentMark>> {
-        Ok(self.reader.read_message(self.stall_timeout)?.map(FragmentMark::parse))
+    /// Waits for a record, at most for the time limit of the socket until it begins. Returns the mark of its first
+    /// fragment.
+    pub(crate) fn wait_for_record(&mut self) -> io::Result<AwaitedRecord> {
+        Ok(match self.reader.await_message(self.stall_timeout)? {
+            Awaited::Message(bytes) => AwaitedRecord::Begun(FragmentMark::parse(bytes)),
+            Awaited::Idle => AwaitedRecord::Idle,
+            Awaited::Closed => AwaitedRecord::Closed,
+        })
     }
 
     /// Reads the rest of a record whose first mark was read.

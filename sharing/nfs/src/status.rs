@@ -13,6 +13,8 @@ pub struct ServerStatus {
     pub exports: Vec<ExportStatus>,
     /// The open connections, the longest connected first.
     pub connections: Vec<ConnectionStatus>,
+    /// Those of them that have no thread, since their clients are silent.
+    pub idle_connections: usize,
     /// The NFSv4 clients.
     pub clients: Vec<ClientStatus>,
     /// The clients of NFSv3 that have locks or wait for some.

@@ -48,6 +48,17 @@ pub fn allowance(stall_timeout: Duration, bytes: usize) -> Duration {
 /// The receiving side of a connection.
 pub struct Incoming(BufReader<SharedTransport>);
 
+/// The result of a wait for a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Awaited<const N: usize> {
+    /// The first bytes of a message.
+    Message([u8; N]),
+    /// Nothing was received within the time limit of the socket, and nothing is buffered.
+    Idle,
+    /// The client has closed the connection.
+    Closed,
+}
+
 /// A connection that the sending side uses too.
 struct SharedTransport(Box<dyn Transport>);
 
@@ -115,6 +126,20 @@ impl Incoming {
         }
         self.read_exact(&mut message[count..], time)?;
         Ok(Some(message))
+    }
+
+    /// Waits for a message of a fixed size as [`Self::read_message`] does, but at most for the time limit of the socket
+    /// until it begins.
+    pub fn await_message<const N: usize>(&mut self, time: Duration) -> io::Result<Awaited<N>> {
+        let mut message = [0; N];
+        let count = match self.read_some(&mut message, Some(Instant::now())) {
+            Ok(0) => return Ok(Awaited::Closed),
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::TimedOut => return Ok(Awaited::Idle),
+            Err(error) => return Err(error),
+        };
+        self.read_exact(&mut message[count..], time)?;
+        Ok(Awaited::Message(message))
     }
 
     /// Reads bytes and forgets them.

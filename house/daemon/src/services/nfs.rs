@@ -325,7 +325,7 @@ fn exports(open: &[OpenExport]) -> Vec<Export> {
     open.iter().map(export).collect()
 }
 
-/// The rules, of which the first match counts: those of hosts and of small networks come first.
+/// The rules, of which the first match counts: those of hosts come first, then patterns, then small networks.
 fn rules(options: &NfsOptions) -> Vec<ClientRule> {
     let squash = match options.squash {
         Squash::Root => ::nfs::Squash::Root,
@@ -342,6 +342,7 @@ fn rules(options: &NfsOptions) -> Vec<ClientRule> {
     let mut rules: Vec<ClientRule> = options.rules.iter().map(rule).collect();
     let precision = |rule: &ClientRule| match &rule.clients {
         Clients::Network(network) => network.prefix_len(),
+        Clients::Pattern(_) => u8::MAX - 1,
         Clients::Host(_) => u8::MAX,
     };
     rules.sort_by_key(|rule| std::cmp::Reverse(precision(rule)));

@@ -1,8 +1,9 @@
-//! The clients of an NFS share: networks as in `networks`, and names of hosts.
+//! The clients of an NFS share: networks as in `networks`, names of hosts, and patterns of names.
 //!
 //! ```toml
 //! networks = "10.0.0.0/24"
 //! networks = ["192.168.1.7", "mac.lan"]    # the server looks the name up, again and again
+//! networks = "*.lan"                       # hosts whose address has such a name, which leads to that address
 //! ```
 
 use std::net::IpAddr;
@@ -38,7 +39,7 @@ impl TryFrom<Words> for ClientList {
     }
 }
 
-/// Parses `ADDRESS`, `ADDRESS/LENGTH`, `*`, or the name of a host.
+/// Parses `ADDRESS`, `ADDRESS/LENGTH`, `*`, the name of a host, or a pattern such as `*.lan`.
 pub(crate) fn parse_clients(text: &str) -> Result<Vec<Clients>, String> {
     match parse_networks(text) {
         Ok(networks) => return Ok(networks.into_iter().map(Clients::Network).collect()),
@@ -51,13 +52,13 @@ pub(crate) fn parse_clients(text: &str) -> Result<Vec<Clients>, String> {
             "\"{text}\" is a netgroup, and this NFS server reads no netgroups: name the hosts of {group} or their network"
         ));
     }
-    if text.contains(['*', '?']) {
-        return Err(format!(
-            "\"{text}\" is a pattern of names, which a client could fit by its own reverse zone: name the hosts or \
-             their network"
-        ));
+    if !text.contains(['*', '?']) {
+        return Ok(vec![Clients::Host(text.to_ascii_lowercase())]);
     }
-    Ok(vec![Clients::Host(text.to_ascii_lowercase())])
+    if !is_host_name(&text.replace(['*', '?'], "a")) {
+        return Err(format!("\"{text}\" is not a pattern of names, such as \"*.lan\""));
+    }
+    Ok(vec![Clients::Pattern(text.trim_end_matches('.').to_ascii_lowercase())])
 }
 
 /// Whether a text may be the name of a host: labels of letters, digits and hyphens, of which the last has a letter.
@@ -91,10 +92,13 @@ mod tests {
             assert_eq!(parse_clients(name), Ok(vec![Clients::Host(name.to_owned())]));
         }
         assert_eq!(parsed("Mac.LAN"), ["mac.lan"]);
+        for pattern in ["*.lan", "pc-?", "a*.*.example"] {
+            assert_eq!(parse_clients(pattern), Ok(vec![Clients::Pattern(pattern.to_owned())]));
+        }
         for (text, why) in [
             ("@staff", "is a netgroup"),
-            ("*.lan", "is a pattern"),
-            ("host?", "is a pattern"),
+            ("*.l n", "is not a pattern"),
+            ("*.[ab].lan", "is not a pattern"),
             ("10.0.0.300", "is not a network"),
             ("10.0.0.0/40", "is not a network"),
             ("a b", "is not a network"),

@@ -94,6 +94,10 @@ impl Resolved {
             ShareFields::Nfs(fields) => {
                 let (path, options) = fields.resolve();
                 let path = path.unwrap_or_else(|| nfs_path(dataset));
+                // a file system that was never mounted is served: it needs no mount
+                if dataset.is_unmounted {
+                    return Err((Some(path), not_mounted(owner)));
+                }
                 push(&mut self.set.nfs, share(dataset, path, options, source))
             }
             ShareFields::Smb(fields) => {

@@ -6,6 +6,9 @@ mod bench;
 mod browser;
 mod builds;
 mod burn_in;
+#[path = "../../../../sharing/nfs/tests/it/client.rs"]
+#[allow(dead_code, reason = "shared with the tests of nfs, which use all of it")]
+mod client;
 mod command;
 mod config;
 mod daemon;
@@ -27,6 +30,8 @@ mod memory;
 mod mounts;
 mod name_conflicts;
 mod nfs;
+mod nfs_kills;
+mod nfs_memory;
 mod nvme_shares;
 mod packaging;
 mod partial_datasets;
@@ -50,6 +55,12 @@ mod syncing;
 mod test_nas;
 mod ups;
 mod users;
+#[path = "../../../../sharing/nfs/tests/it/v3_client.rs"]
+#[allow(dead_code, reason = "shared with the tests of nfs, which use all of it")]
+mod v3_client;
+#[path = "../../../../sharing/nfs/tests/it/v4_client.rs"]
+#[allow(dead_code, reason = "shared with the tests of nfs, which use all of it")]
+mod v4_client;
 mod vdev_properties;
 mod words;
 mod write_protected;

@@ -83,3 +83,31 @@ fn sharenfs_exports_and_forbids_writes() {
     nas.run_ok("zfs set sharenfs=off tank/a");
     assert!(!run_client(&["nfs-cat", &file]).0);
 }
+
+#[test]
+fn unmounted_entries_are_not_served() {
+    if lacks("nfs-cp") || lacks("nfs-cat") || cannot_mount() {
+        return;
+    }
+    let nas = TestNas::new("nfs-unmount", 1);
+    nas.create_pool("tank", 1);
+    nas.run_ok("zfs create tank/a");
+    let port = free_port();
+    nas.run_ok(&format!("config set nfs.listen {port}"));
+    nas.run_ok("share add nfs tank/a -o path=/a -o squash=none");
+    std::fs::write(nas.altroot().join("tank/a/file"), b"text").unwrap();
+    let file = url(port, "/a/file");
+    assert_eq!(run_client_ok(&["nfs-cat", &file]), "text");
+    nas.run_ok("zfs unmount tank/a");
+    let is_served = || shares(&nas)[0]["problem"] == Value::Null;
+    nas.wait_until(|| !is_served());
+    assert!(!run_client(&["nfs-cat", &file]).0);
+    let status = nas.run_ok("share status");
+    assert!(status.contains("'tank/a' is not mounted: `zfs mount tank/a`"), "{status}");
+    nas.run_ok("zfs mount tank/a");
+    nas.wait_until(is_served);
+    assert_eq!(run_client_ok(&["nfs-cat", &file]), "text");
+    // a rename unmounts it and mounts it again
+    nas.run_ok("zfs rename tank/a tank/b");
+    assert_eq!(run_client_ok(&["nfs-cat", &file]), "text");
+}

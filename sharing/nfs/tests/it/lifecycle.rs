@@ -133,6 +133,37 @@ fn connections_above_the_limit_are_closed() {
 }
 
 #[test]
+fn silent_connections_have_no_threads() {
+    const CLIENTS: usize = 40;
+    let served = ServedPool::start();
+    let mount = |_| V3Client::mount(served.address(), "/tank").unwrap();
+    let mut clients: Vec<_> = (0..CLIENTS).map(mount).collect();
+    let are_idle = || served.server.status().idle_connections == CLIENTS;
+    let root = clients[0].root.clone();
+    for round in 0..3 {
+        wait_until("the end of the threads", are_idle);
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.create(&root, &format!("{round}-{number}"), 0o644).unwrap();
+        }
+    }
+    assert_eq!(clients[0].list(&root, (true, 8192)).len(), 3 * CLIENTS + 1);
+    // several requests at once, of a client that was silent
+    wait_until("the end of the threads", are_idle);
+    let client = &mut clients[0].rpc;
+    let message = client.message((100_003, 3, 0), &[]);
+    (0..100).for_each(|_| client.send(&message));
+    (0..100).for_each(|_| assert!(client.receive().len() >= 24));
+    // a client that is gone, and the end of the server
+    drop(clients.pop());
+    wait_until("the end of a connection", || {
+        served.server.status().connections.len() == CLIENTS - 1
+    });
+    wait_until("the end of the threads", || served.server.status().idle_connections == CLIENTS - 1);
+    assert_eq!(served.server.stop(), 0);
+    assert!(clients.iter_mut().all(|client| client.rpc.is_closed()));
+}
+
+#[test]
 fn stop_frees_address_and_file_systems() {
     let served = ServedPool::start();
     let address = served.address();

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nfs::wire::status::Status;
+use nfs::wire::v3::SetAttributes;
 use nfs::wire::xdr::{Reader, Writer};
 use sim::Fault;
 
@@ -44,6 +45,41 @@ fn arguments(file: &[u8], is_write: bool) -> Vec<u8> {
         writer.opaque(b"x");
     }
     writer.into_bytes()
+}
+
+#[test]
+fn changes_of_suspended_pool_are_delayed() {
+    let served = ServedPool::start();
+    with_sync_thread(&served, || {
+        let mut client = V3Client::mount(served.address(), "/tank").unwrap();
+        let root = client.root.clone();
+        let file = client.create(&root, "file", 0o644).unwrap();
+        client.write(&file, 0, FILE_SYNC, b"before").unwrap();
+        served.disks.disks().iter().for_each(|disk| disk.add_fault(Fault::Removed));
+        client.write(&file, 0, UNSTABLE, b"cached").unwrap();
+        wait_until("the suspension", || served.pool.status().state == "SUSPENDED");
+        let set = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+        let change = |client: &mut V3Client| {
+            let made = client.make_dir(&root, "dir", 0o755).map(drop);
+            let created = client.create(&root, "new", 0o644).map(drop);
+            let linked = client.link(&file, &root, "linked");
+            let changed = client.set_attributes(&file, &set);
+            let renamed = client.rename((&root, "file"), (&root, "renamed"));
+            [made, created, linked, changed, renamed, client.remove(12, &root, "renamed")]
+        };
+        let mut refused = change(&mut client);
+        // it was not renamed
+        assert_eq!(refused[5], Err(Status::NOENT));
+        refused[5] = Err(Status::DELAY);
+        assert_eq!(refused, [Err(Status::DELAY); 6]);
+        assert_eq!(client.remove(12, &root, "file"), Err(Status::DELAY));
+        served.disks.disks().iter().for_each(|disk| disk.clear_faults());
+        served.pool.clear_errors(None).unwrap();
+        assert_eq!(change(&mut client), [Ok(()); 6]);
+        let mut names = client.list(&root, (true, 8192));
+        names.sort_unstable();
+        assert_eq!(names, ["child", "dir", "linked", "new"]);
+    });
 }
 
 #[test]

@@ -181,6 +181,53 @@ fn mount_path_leads_through_exports() {
 }
 
 #[test]
+fn directories_lead_to_exports_below_them() {
+    let served = ServedPool::start();
+    let mut exports = served.exports.clone();
+    exports[1].path = "/tank/docs/old/photos".to_owned();
+    served.server.set_exports(exports).unwrap();
+    let (mut client, root) = mounted(&served);
+    let photos = V3Client::mount(served.address(), "/tank/docs/old/photos").unwrap().root;
+    client.create(&photos, "picture", 0o644).unwrap();
+    // no such directory is stored yet
+    let pseudo = client.lookup(&root, "docs").unwrap();
+    assert_eq!(client.list(&pseudo, (true, 8192)), ["old"]);
+    assert_eq!(client.make_dir(&root, "docs", 0o755), Err(Status::EXIST));
+    let stored = client.make_dir(&root, "made", 0o755).unwrap();
+    client.create(&stored, "letter", 0o644).unwrap();
+    let fs = &served.exports[0].filesystem;
+    let superuser = posix::Credentials::new(0, 0).with_all_capabilities();
+    let context = vfs::Context::new(&superuser, vfs::DoorId::DAEMON);
+    let rename = posix::RenameRequest {
+        from_dir: fs.root().unwrap(),
+        from_name: b"made",
+        to_dir: fs.root().unwrap(),
+        to_name: b"docs",
+        mode: posix::RenameMode::Replace,
+    };
+    fs.rename(&context, &rename).unwrap();
+
+    let docs = client.lookup(&root, "docs").unwrap();
+    assert_eq!(docs, stored);
+    for how in [(true, 8192), (false, 8192)] {
+        assert_eq!(client.list(&root, how), ["docs"]);
+        assert_eq!(client.list(&docs, how), ["letter", "old"]);
+    }
+    let old = client.lookup(&docs, "old").unwrap();
+    assert_eq!(client.lookup(&old, "photos").unwrap(), photos);
+    assert_eq!(client.lookup(&photos, "..").unwrap(), old);
+    assert_eq!(client.lookup(&old, "..").unwrap(), docs);
+    assert_eq!(client.lookup(&docs, "..").unwrap(), root);
+    assert_eq!(V3Client::mount(served.address(), "/tank/docs").unwrap().root, docs);
+    assert_eq!(client.remove(13, &docs, "old"), Err(Status::NOTEMPTY));
+    client.rename((&docs, "letter"), (&root, "letter")).unwrap();
+    // a name elsewhere that only looks like a crossing
+    let other = client.make_dir(&root, "other", 0o755).unwrap();
+    client.create(&other, "old", 0o644).unwrap();
+    client.remove(12, &other, "old").unwrap();
+}
+
+#[test]
 fn rules_squash_users_and_forbid_writes() {
     let served = ServedPool::start();
     let (mut client, root) = mounted(&served);
@@ -236,6 +283,20 @@ fn host_names_in_rules_admit_clients() {
     assert_eq!(mount(), Err(Status::ACCESS));
     export_to("localhost");
     assert_eq!(mount(), Ok(()));
+}
+
+#[test]
+fn patterns_of_names_admit_clients() {
+    let served = ServedPool::start();
+    // the address of this machine's loopback has the name localhost, which leads to it
+    for (pattern, is_admitted) in [("*.example", false), ("local*", true), ("?ocalhost", true)] {
+        let clients = Clients::Pattern(pattern.to_owned());
+        let mut export = served.exports[0].clone();
+        export.rules = vec![ClientRule { clients, ..local_rule() }];
+        served.server.set_exports(vec![export]).unwrap();
+        let mounted = V3Client::mount(served.address(), "/tank");
+        assert_eq!(mounted.is_ok(), is_admitted, "{pattern}");
+    }
 }
 
 #[test]

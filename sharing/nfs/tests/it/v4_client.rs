@@ -1,5 +1,6 @@
 //! A client of NFSv4.2: one session, with requests in its first slot.
 
+use std::io;
 use std::net::SocketAddr;
 
 use nfs::wire::status::Status;
@@ -208,9 +209,14 @@ impl V4Client {
 
     /// Runs operations in the first slot. The result of SEQUENCE is read already.
     pub(crate) fn run(&mut self, operations: &Operations) -> Results {
+        self.try_run(operations).unwrap()
+    }
+
+    /// The same. An error means that the connection broke.
+    pub(crate) fn try_run(&mut self, operations: &Operations) -> io::Result<Results> {
         self.sequence += 1;
         let arguments = self.in_slot(operations, self.sequence);
-        let mut results = Results::new(self.rpc.call(COMPOUND, &arguments));
+        let mut results = Results::new(self.rpc.try_call(COMPOUND, &arguments)?);
         let read = results.next(op::SEQUENCE, |r| {
             r.fixed::<16>().unwrap();
             for _ in 0..5 {
@@ -218,7 +224,7 @@ impl V4Client {
             }
         });
         read.unwrap();
-        results
+        Ok(results)
     }
 
     /// The handle of a path.
@@ -289,15 +295,26 @@ impl V4Client {
         offset: u64,
         bytes: &[u8],
     ) -> Result<u32, Status> {
+        self.try_write(file, state, offset, bytes).unwrap()
+    }
+
+    /// The same. An error means that the connection broke.
+    pub(crate) fn try_write(
+        &mut self,
+        file: &[u8],
+        state: &StateId,
+        offset: u64,
+        bytes: &[u8],
+    ) -> io::Result<Result<u32, Status>> {
         let operations = Operations::at(file).add(op::WRITE, |w| {
             state.write(w);
             w.u64(offset);
             w.u32(2);
             w.opaque(bytes);
         });
-        let mut results = self.run(&operations);
-        results.skip(op::PUTFH)?;
-        results.next(op::WRITE, |r| r.u32().unwrap())
+        let mut results = self.try_run(&operations)?;
+        let found = results.skip(op::PUTFH);
+        Ok(found.and_then(|()| results.next(op::WRITE, |r| r.u32().unwrap())))
     }
 
     pub(crate) fn read(

@@ -59,6 +59,23 @@ fn entries_without_a_dataset_are_problems() {
 }
 
 #[test]
+fn unmounted_entries_are_not_exported() {
+    let text = "[[share]]\nprotocol = \"nfs\"\ndataset = \"tank/a\"\npath = \"/a\"\n";
+    let entries = read_entries(&Config::parse(text).unwrap());
+    let mounted = filesystem("tank/a", "off", "off");
+    let never_mounted = DatasetFacts { mounted_at: None, mountpoint: None, ..mounted.clone() };
+    for served in [&mounted, &never_mounted] {
+        let resolved = resolve(&entries, &[served.clone()], &set(&[]), &set(&[]));
+        assert_eq!((resolved.set.nfs.len(), resolved.problems.len()), (1, 0), "{resolved:?}");
+    }
+    let unmounted = DatasetFacts { mounted_at: None, is_unmounted: true, ..mounted };
+    let resolved = resolve(&entries, &[unmounted], &set(&[]), &set(&[]));
+    assert!(resolved.set.nfs.is_empty());
+    assert_eq!(resolved.problems[0].sentence, "'tank/a' is not mounted: `zfs mount tank/a`");
+    assert_eq!(resolved.problems[0].name.as_deref(), Some("/a"));
+}
+
+#[test]
 fn properties_share_file_systems() {
     let unmounted = |name: &str| DatasetFacts {
         mounted_at: None,
