@@ -477,9 +477,14 @@ pub(crate) fn fits_with_spill(record: &ObjectRecord, dnode: &Dnode) -> bool {
         .is_ok_and(|bonus| bonus.saturating_add(taken) <= dnode.size())
 }
 
+/// The content of a data block that is compressed in its record.
+pub fn decompress_write(write: &Write, payload: &[u8]) -> Result<Vec<u8>> {
+    decompress("WRITE", write.object, (write.compression, write.logical_size), payload)
+}
+
 /// A compressed payload as its object sees it. `method` is the number of the compression and the number
 /// of bytes that come out.
-fn decompress(
+pub(crate) fn decompress(
     record: &'static str,
     object: u64,
     (method, size): (u8, u64),

@@ -40,8 +40,13 @@ impl TransferControl {
         Self { caller, window, ..Self::default() }
     }
 
+    /// More bytes are to be transferred.
+    pub(super) fn expect_bytes(&self, bytes: u64) {
+        self.total.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Whether the window has closed since the transfer began.
-    fn check_window(&self) -> Result<()> {
+    pub(super) fn check_window(&self) -> Result<()> {
         match self.window {
             Some(window) if !window.is_open(unix_seconds()) => Err(Error::refused_error(format!(
                 "the window {window} has closed; the transfer resumes when the window opens"
@@ -66,8 +71,8 @@ impl JobControl for TransferControl {
     }
 }
 
-/// A stream that is counted, and that ends when the job is cancelled.
-struct CountedWriter<'a> {
+/// A stream that is counted, and that ends when the job is cancelled or its window closes.
+pub(super) struct CountedWriter<'a> {
     out: &'a mut dyn Write,
     control: &'a TransferControl,
     throttle: Throttle,
@@ -75,7 +80,15 @@ struct CountedWriter<'a> {
     checked: Instant,
 }
 
-impl CountedWriter<'_> {
+impl<'a> CountedWriter<'a> {
+    pub(super) fn new(
+        out: &'a mut dyn Write,
+        control: &'a TransferControl,
+        rate: Option<RateLimit>,
+    ) -> Self {
+        Self { out, control, throttle: Throttle::new(rate), checked: Instant::now() }
+    }
+
     /// Waits until the stream may continue, or the job is cancelled.
     fn wait(&mut self, bytes: u64) {
         let mut left = self.throttle.delay(bytes, Instant::now());
@@ -194,11 +207,9 @@ impl Transfer<'_> {
     }
 
     fn send(&self, request: &SendRequest, (bytes, is_new): (u64, bool)) -> Result<()> {
-        self.control.total.fetch_add(bytes, Ordering::Relaxed);
+        self.control.expect_bytes(bytes);
         self.target.receive(self.copy, is_new, &mut |out| {
-            let (control, throttle) = (self.control, Throttle::new(self.rate));
-            let mut out = CountedWriter { out, control, throttle, checked: Instant::now() };
-            self.source.send(request, &mut out)
+            self.source.send(request, &mut CountedWriter::new(out, self.control, self.rate))
         })
     }
 

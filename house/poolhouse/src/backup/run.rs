@@ -1,5 +1,6 @@
 //! `poolhouse backup run`: has the daemon add snapshots to a repository.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use api::{BucketAccess, CancelJob, Job, JobState, ListJobs, Secret, StartBackup};
@@ -36,6 +37,12 @@ pub(super) struct Args {
     /// Back up the datasets below as well
     #[arg(short, long)]
     recursive: bool,
+    /// The daemon keeps what it reads from the store in this folder too, so that it is fetched once
+    #[arg(long, value_name = "FOLDER")]
+    cache: Option<PathBuf>,
+    /// The most space that the cache takes
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = super::parse_size)]
+    cache_size: u64,
     /// Do not wait for the end: `poolhouse jobs` shows how far it is
     #[arg(long)]
     detach: bool,
@@ -66,6 +73,8 @@ impl Args {
             location: self.location.clone(),
             targets: self.targets.clone(),
             recursive: self.recursive,
+            cache: self.cache.as_ref().map(std::path::absolute).transpose()?,
+            cache_bytes: self.cache_size,
             access: if self.location.starts_with("s3://") { bucket_access() } else { None },
         };
         interrupt::install_handler();

@@ -12,6 +12,7 @@ mod clock;
 mod commit_requests;
 mod concurrency;
 mod condensing;
+mod corrective_receive;
 mod dataset_cloning;
 mod dataset_properties;
 mod destroying;
