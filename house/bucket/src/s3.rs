@@ -12,7 +12,7 @@ use std::time::Duration;
 use engine::backup::{ObjectInfo, ObjectStore, StoreError};
 use rusty_s3::actions::ListObjectsV2;
 use rusty_s3::{Bucket, Credentials, Method, S3Action, UrlStyle};
-use ureq::http::Response;
+use ureq::http::{Response, StatusCode};
 use ureq::{Agent, Body};
 
 use crate::retention::{Retention, content_md5};
@@ -153,19 +153,16 @@ impl S3Store {
     fn retention(&self, name: &str) -> Result<Option<Retention>, StoreError> {
         let url = self.retention_url(Method::Get, name);
         request(&|| self.agent.get(&url).call(), &|mut answer| {
-            let status = answer.status().as_u16();
-            if status != 404 && !answer.status().is_success() {
-                return Err(refusal(answer));
-            }
+            let status = answer.status();
             let text = read_body(&mut answer, MAX_ANSWER)?;
             let text = String::from_utf8_lossy(&text);
-            match Retention::parse(&text) {
-                Some(found) => Ok(Some(found)),
-                None if text.contains("NoSuchObjectLockConfiguration") => Ok(None),
-                None if status == 404 => Err(Refusal::Final(StoreError::NotFound)),
-                // a retention without a time
-                None => Ok(None),
+            // AWS has status 404 for it, others 400
+            let is_none = text.contains("<Code>NoSuchObjectLockConfiguration</Code>");
+            if !status.is_success() && !is_none {
+                return Err(refusal_of(status, &text));
             }
+            // a retention without a time is none, too
+            Ok(Retention::parse(&text))
         })
     }
 }
@@ -204,10 +201,12 @@ enum Refusal {
 
 /// The meaning of an error reply.
 fn refusal(mut answer: Response<Body>) -> Refusal {
-    let status = answer.status();
     let text = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_string();
-    let text = text.unwrap_or_default();
-    let message = ["Message", "Code"].iter().find_map(|tag| xml_text(&text, tag));
+    refusal_of(answer.status(), &text.unwrap_or_default())
+}
+
+fn refusal_of(status: StatusCode, text: &str) -> Refusal {
+    let message = ["Message", "Code"].iter().find_map(|tag| xml_text(text, tag));
     let why = match message {
         Some(message) => format!("{message} (HTTP status {})", status.as_u16()),
         None => format!("HTTP status {status}"),

@@ -37,7 +37,8 @@ pub(crate) fn measure(words: &[String]) -> Result<(), String> {
         std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
         bench_pool::create_pool(&folder, mib)
     };
-    let (source, target) = (make("source", mib * 6 / 4 / 6 * 3 + 1536)?, make("target", mib + 512)?);
+    let (source, target) =
+        (make("source", mib * 6 / 4 / 6 * 3 + 1536)?, make("target", mib + 512)?);
     let bench = StreamBench { source, target, mib, noise: noise()? };
     bench_pool::with_txg_sync(&bench.source, || {
         bench_pool::with_txg_sync(&bench.target, || {
@@ -121,7 +122,9 @@ impl StreamBench {
         );
         print_comparison("large files received, GB/s", "GB/s", &received, &[("write", 0.8)]);
         if let Some((most, now)) = bench_pool::process_memory("self") {
-            println!("memory of this process, with the stream in it      peak {most} MiB, at the end {now} MiB");
+            println!(
+                "memory of this process, with the stream in it      peak {most} MiB, at the end {now} MiB"
+            );
         }
         Ok(())
     }
@@ -141,7 +144,9 @@ impl StreamBench {
             for at in 0..self.mib / FILES {
                 let offset = usize::try_from((at * 7 + number) % 64).unwrap_or(0) * CHUNK_SIZE;
                 let chunk = self.noise.get(offset..offset + CHUNK_SIZE).unwrap_or_default();
-                files.write(&credentials(), file, WriteOffset::At(at << 20), chunk).map_err(text)?;
+                files
+                    .write(&credentials(), file, WriteOffset::At(at << 20), chunk)
+                    .map_err(text)?;
             }
         }
         self.source.sync().map_err(text)
@@ -223,7 +228,9 @@ impl StreamBench {
             for at in 0..chunks {
                 let offset = usize::try_from(at % 64).unwrap_or(0) * CHUNK_SIZE;
                 let chunk = self.noise.get(offset..offset + CHUNK_SIZE).unwrap_or_default();
-                files.write(&credentials(), file, WriteOffset::At(at << 20), chunk).map_err(text)?;
+                files
+                    .write(&credentials(), file, WriteOffset::At(at << 20), chunk)
+                    .map_err(text)?;
             }
             let [one, two] = ["one", "two"].map(|part| format!("{name}@{part}"));
             self.source.create_snapshots(std::slice::from_ref(&one)).map_err(text)?;

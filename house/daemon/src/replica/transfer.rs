@@ -24,7 +24,6 @@ const MAX_WRITE: usize = 256 << 10;
 const WINDOW_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The progress of a replication, and whether it continues.
-#[derive(Default)]
 pub(crate) struct TransferControl {
     done: AtomicU64,
     total: AtomicU64,
@@ -33,11 +32,17 @@ pub(crate) struct TransferControl {
     caller: Cancel,
     /// When it may run; none: until it is done.
     window: Option<Window>,
+    /// How often a stream checks whether its window is open.
+    window_interval: Duration,
+    /// The clock, in seconds since 1970.
+    now: fn() -> u64,
 }
 
 impl TransferControl {
     pub(crate) fn new(caller: Cancel, window: Option<Window>) -> Self {
-        Self { caller, window, ..Self::default() }
+        let (done, total, is_cancelled) = Default::default();
+        let (window_interval, now) = (WINDOW_INTERVAL, unix_seconds);
+        Self { done, total, is_cancelled, caller, window, window_interval, now }
     }
 
     /// More bytes are to be transferred.
@@ -48,7 +53,7 @@ impl TransferControl {
     /// Whether the window has closed since the transfer began.
     pub(super) fn check_window(&self) -> Result<()> {
         match self.window {
-            Some(window) if !window.is_open(unix_seconds()) => Err(Error::refused_error(format!(
+            Some(window) if !window.is_open((self.now)()) => Err(Error::refused_error(format!(
                 "the window {window} has closed; the transfer resumes when the window opens"
             ))),
             _ => Ok(()),
@@ -105,7 +110,7 @@ impl Write for CountedWriter<'_> {
         if self.control.is_cancelled() {
             return Err(io::Error::other("the job was cancelled"));
         }
-        if self.checked.elapsed() > WINDOW_INTERVAL {
+        if self.checked.elapsed() >= self.control.window_interval {
             self.control.check_window().map_err(|why| io::Error::other(why.to_string()))?;
             self.checked = Instant::now();
         }
@@ -261,6 +266,9 @@ fn next_stream(
         None => "the target has no snapshot in common with the source".to_owned(),
     })
 }
+
+#[cfg(test)]
+mod window_tests;
 
 #[cfg(test)]
 mod tests {

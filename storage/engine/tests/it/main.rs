@@ -50,6 +50,7 @@ mod snapshots;
 mod space;
 mod spares;
 mod split;
+mod stream_order;
 mod stream_resume;
 mod streams;
 mod suspend;
