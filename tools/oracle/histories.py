@@ -33,7 +33,8 @@ class History:
         # a plain stream of a tree cannot have an encrypted one
         if seed % 2:
             return
-        self.run("zfs create -o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000 -o keylocation=file://$keyfile $pool/h/secret")
+        key = "-o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000 -o keylocation=file://$keyfile"
+        self.run(f"zfs create {key} $pool/h/secret")
         self.datasets.append(Dataset("h/secret"))
 
     def run(self, line):
@@ -67,15 +68,18 @@ class History:
         path = f"$root/$pool/{dataset.name}/f{pick(FILES)}"
         self.random.choice([
             lambda: self.run(f"seq {pick(1000)} {pick(1000, 60000)} >{path}"),
-            lambda: self.run(f"seq {pick(100)} {pick(100, 900)} | dd of={path} bs=512 seek={pick(2000)} conv=notrunc status=none"),
+            lambda: self.run(f"seq {pick(100)} {pick(100, 900)} | dd of={path} bs=512 seek={pick(2000)} "
+                             "conv=notrunc status=none"),
             lambda: self.run(f"truncate -s {pick(1 << 24)} {path}"),
             lambda: self.run(f"rm -f {path}"),
-            lambda: self.run(f"mkdir -p {path}.d; for i in $(seq {pick(1, 60)}); do echo $i >{path}.d/$i; done; chmod {pick(1, 8)}00 {path}.d/1"),
+            lambda: self.run(f"mkdir -p {path}.d; for i in $(seq {pick(1, 60)}); do echo $i >{path}.d/$i; done; "
+                             f"chmod {pick(1, 8)}00 {path}.d/1"),
         ])()
 
     def create(self):
         name = f"{self.pick(lambda d: d.name.count('/') < 4).name}/{self.next('d')}"
-        options = self.random.choice(["", "-o compression=lz4", "-o recordsize=1M", "-o recordsize=4K", "-o compression=off", "-o dnodesize=auto -o xattr=sa"])
+        options = self.random.choice(["", "-o compression=lz4", "-o recordsize=1M", "-o recordsize=4K", "-o compression=off",
+                                      "-o dnodesize=auto -o xattr=sa"])
         self.run(f"zfs create {options} $pool/{name}")
         self.datasets.append(Dataset(name))
 
@@ -114,7 +118,8 @@ class History:
             return
         tree = self.tree_of(dataset.name)
         inside = dataset.name + "/"
-        parent = self.pick(lambda d: self.tree_of(d.name) == tree and not (d.name + "/").startswith(inside) and d.name.count("/") < 2)
+        parent = self.pick(lambda d: self.tree_of(d.name) == tree and not (d.name + "/").startswith(inside)
+                           and d.name.count("/") < 2)
         name = f"{parent.name}/{self.next('r')}"
         self.run(f"zfs rename $pool/{dataset.name} $pool/{name}")
         for below in self.below(dataset.name):
@@ -137,7 +142,8 @@ class History:
             snapshot.owner.snapshots.remove(snapshot)
 
     def change(self):
-        value = self.random.choice(["compression=zstd", "compression=off", "recordsize=16K", f"oracle:note=n{self.number}", "atime=off"])
+        note = f"oracle:note=n{self.number}"
+        value = self.random.choice(["compression=zstd", "compression=off", "recordsize=16K", note, "atime=off"])
         self.run(f"zfs set {value} $pool/{self.pick().name}")
 
     def hold(self):

@@ -81,7 +81,8 @@ for seed in $(cat $share/seeds); do
   mkdir -p $share/theirs/$seed
   history theirs $seed $share/theirs/$seed
   for pool in got theirs; do
-    [ $pool = got ] && { zpool scrub -w got; zpool status got | grep -q 'errors: No known data errors' || echo "FAULT scrub of seed $seed"; }
+    zpool scrub -w $pool
+    zpool status $pool | grep -q 'errors: No known data errors' || echo "FAULT scrub of $pool, seed $seed"
     zpool destroy -f $pool
   done
 done

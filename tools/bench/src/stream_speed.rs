@@ -42,7 +42,7 @@ pub(crate) fn measure(words: &[String]) -> Result<(), String> {
     let bench = StreamBench { source, target, mib, noise: noise()? };
     bench_pool::with_txg_sync(&bench.source, || {
         bench_pool::with_txg_sync(&bench.target, || {
-            bench.run(usize::try_from(rounds).unwrap_or(3))?;
+            bench.run(units::to_usize(rounds))?;
             bench.measure_increments(blocks)
         })
     })?;
@@ -142,7 +142,7 @@ impl StreamBench {
             let made = files.create(&credentials(), root, name.as_bytes(), &new).map_err(text)?;
             let file = ObjectId::new(made.ino());
             for at in 0..self.mib / FILES {
-                let offset = usize::try_from((at * 7 + number) % 64).unwrap_or(0) * CHUNK_SIZE;
+                let offset = units::to_usize((at * 7 + number) % 64) * CHUNK_SIZE;
                 let chunk = self.noise.get(offset..offset + CHUNK_SIZE).unwrap_or_default();
                 files
                     .write(&credentials(), file, WriteOffset::At(at << 20), chunk)
@@ -226,7 +226,7 @@ impl StreamBench {
             let file = ObjectId::new(made.map_err(text)?.ino());
             let chunks = (count * SMALL_BLOCK).div_ceil(CHUNK_SIZE as u64);
             for at in 0..chunks {
-                let offset = usize::try_from(at % 64).unwrap_or(0) * CHUNK_SIZE;
+                let offset = units::to_usize(at % 64) * CHUNK_SIZE;
                 let chunk = self.noise.get(offset..offset + CHUNK_SIZE).unwrap_or_default();
                 files
                     .write(&credentials(), file, WriteOffset::At(at << 20), chunk)
@@ -234,7 +234,7 @@ impl StreamBench {
             }
             let [one, two] = ["one", "two"].map(|part| format!("{name}@{part}"));
             self.source.create_snapshots(std::slice::from_ref(&one)).map_err(text)?;
-            for at in (0..count).step_by(usize::try_from(CHANGED_OF).unwrap_or(1)) {
+            for at in (0..count).step_by(units::to_usize(CHANGED_OF)) {
                 let block = self.noise.get(17..17 + 4096).unwrap_or_default();
                 let offset = WriteOffset::At(at * SMALL_BLOCK);
                 files.write(&credentials(), file, offset, block).map_err(text)?;

@@ -1,6 +1,6 @@
 //! `poolhouse backup run`: has the daemon add snapshots to a repository.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use api::{BucketAccess, CancelJob, Job, JobState, ListJobs, Secret, StartBackup};
@@ -64,6 +64,12 @@ fn bucket_access() -> Option<BucketAccess> {
     })
 }
 
+/// The path as the daemon sees it, which has another working directory.
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    let failed = |why| Failure::unreadable(path, &engine::error::io_error_text(&why));
+    std::path::absolute(path).map_err(failed)
+}
+
 /// How often to look how far the job is.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -73,7 +79,7 @@ impl Args {
             location: self.location.clone(),
             targets: self.targets.clone(),
             recursive: self.recursive,
-            cache: self.cache.as_ref().map(std::path::absolute).transpose()?,
+            cache: self.cache.as_deref().map(absolute).transpose()?,
             cache_bytes: self.cache_size,
             access: if self.location.starts_with("s3://") { bucket_access() } else { None },
         };

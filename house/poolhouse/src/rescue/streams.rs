@@ -23,6 +23,8 @@ use crate::outcome::Failure;
 const EXTRA_SIZE: u64 = 1 << 30;
 /// Blocks can be compressed better in a stream than here.
 const GROWTH: u64 = 8;
+/// Bytes of a stream that count: no file system stores more.
+const MAX_STREAM: u64 = 1 << 50;
 const BUFFER_SIZE: usize = 1 << 20;
 const MAX_DIRTY: u64 = 64 << 20;
 const TXG_INTERVAL: Duration = Duration::from_secs(5);
@@ -39,7 +41,7 @@ impl StreamPool {
         for stream in streams {
             let info = std::fs::metadata(stream);
             let info = info.map_err(|why| unreadable(stream, &why))?;
-            bytes = bytes.saturating_add(info.len().saturating_mul(GROWTH));
+            bytes += info.len().min(MAX_STREAM) * GROWTH;
         }
         let path = folder.join(format!(".poolhouse-stream-{}", std::process::id()));
         let mut options = OpenOptions::new();

@@ -126,7 +126,7 @@ fn closed_window_interrupts_and_next_one_resumes() {
     control_without_end(&source, &target);
 }
 
-/// Runs the transfer with a clock that stands still.
+/// Runs the transfer with a clock that stays within the window.
 fn control_without_end(source: &Source, target: &Target) {
     let mut control = TransferControl::new(Cancel::default(), Window::around(BEGIN, 5));
     control.now = || BEGIN + DAY;
