@@ -65,7 +65,8 @@ impl RestoreTest<'_> {
         };
         let expected = sum(self.source, format!("{}@{}", self.dataset, ours.name))?;
         let found = sum(self.target, format!("{}@{}", self.copy, theirs.name))?;
-        if expected != found {
+        // the counts of bytes differ where one side has larger blocks, which end in zeros
+        if (expected.sum, expected.to_guid) != (found.sum, found.to_guid) {
             return Ok(TestResult::Different(theirs.name.clone()));
         }
         Ok(TestResult::Equal(TestedCopy {

@@ -78,7 +78,7 @@ fn unusable_streams_leave_nothing_behind() {
     };
     says(&[cut], "incomplete stream");
     says(&[stream("sent", "incremental.zstream")], "an incremental stream needs it");
-    says(&[stream("sent", "README")], "No such file");
+    says(&[stream("sent", "README")], "no such file");
     let other = fixtures::scratch_dir("rescue-other").join("other");
     std::fs::write(&other, [7; 4096]).unwrap();
     says(&[other], "not a ZFS send stream");

@@ -239,6 +239,14 @@ fn replicated_tree_follows_renames_and_destructions() {
         "zfs send -R tank/tree@three",
         "zfs receive -du -x compression -o atime=off tank/copy/all",
     );
+    // a clone takes the place of its origin
+    nas.run_ok("zfs promote tank/tree/clone");
+    nas.run_ok("zfs rename tank/tree/clone tank/tree/first");
+    nas.run_ok("zfs snapshot -r tank/tree@four");
+    pass("zfs send -R -I @three tank/tree@four", "zfs receive -uF tank/copy/tree");
+    assert_eq!(names("tank/tree"), names("tank/copy/tree"));
+    assert_eq!(get("origin tank/copy/tree/first"), "-\t-\n");
+    assert_eq!(get("origin tank/copy/tree/moved"), "tank/copy/tree/first@one\t-\n");
 }
 
 #[test]
