@@ -42,6 +42,13 @@ pub struct StartBackup {
     /// Also the same of the descendants.
     #[serde(default)]
     pub recursive: bool,
+    /// A folder in which the daemon keeps what it reads from the store.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub cache: Option<PathBuf>,
+    /// Bytes that the cache may take.
+    #[serde(default)]
+    pub cache_bytes: u64,
     /// How the bucket is reached, if the repository is in one.
     #[serde(default)]
     pub access: Option<BucketAccess>,

@@ -87,6 +87,7 @@ pub use pool::{
 };
 pub use replica::{
     CopyStatus, GetReplicaStatus, ReplicaStatus, Replicate, ReplicatedDataset, RunReplicas,
+    TestReplicas, TestedCopy,
 };
 pub use rewrite::{GetRewrite, RewriteFiles, RewriteStatus, StartedRewrite};
 pub use share::{
@@ -98,8 +99,8 @@ pub use snapshot::{
     CloneSnapshot, CreateBookmark, CreateSnapshots, RedactSnapshot, RollbackDataset,
 };
 pub use stream::{
-    AbortReceive, PlanSend, PlannedSend, ReceiveNaming, ReceiveStream, ReceivedSnapshot,
-    ReceivedStream, SendStream,
+    AbortReceive, HealedSnapshot, PlanSend, PlannedSend, ReceiveNaming, ReceiveStream,
+    ReceivedSnapshot, ReceivedStream, SendStream,
 };
 pub use time_machine::{
     AddTimeMachine, ListTimeMachines, RollBackTimeMachine, TimeMachine, TimeMachineSnapshot,

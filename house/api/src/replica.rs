@@ -47,6 +47,39 @@ impl Call for RunReplicas {
     }
 }
 
+/// Reads copies of configured replicas back and compares them with their sources, as a job. The answer comes when the job
+/// ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TestReplicas {
+    /// The name of one; none: all.
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
+impl Call for TestReplicas {
+    type Response = Vec<TestedCopy>;
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/replicas/test";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        "test replicas".to_owned()
+    }
+}
+
+/// A copy that was read back and has what its source has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestedCopy {
+    /// The dataset of the source.
+    pub source: String,
+    /// The dataset of the target.
+    pub target: String,
+    /// The snapshot that was compared, behind the `@`; none: the source has no snapshots.
+    pub snapshot: Option<String>,
+    /// Bytes of file content and attributes that were compared.
+    pub bytes: u64,
+}
+
 /// A dataset whose copy was brought up to date.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicatedDataset {
@@ -80,6 +113,12 @@ pub struct ReplicaStatus {
     pub succeeded: Option<u64>,
     /// Why the last try failed; none: it succeeded, or there was none.
     pub error: Option<String>,
+    /// When its copies were last read back and found equal, in seconds since 1970.
+    #[serde(default)]
+    pub tested: Option<u64>,
+    /// Why the last test failed; none: it succeeded, or there was none.
+    #[serde(default)]
+    pub test_error: Option<String>,
     /// Its datasets.
     pub copies: Vec<CopyStatus>,
 }

@@ -55,6 +55,9 @@ pub struct SendStream {
     /// The holds of the snapshots, too.
     #[serde(default)]
     pub holds: bool,
+    /// `snapshot` is a file system or volume with the saved part of an interrupted receive, and that is sent.
+    #[serde(default)]
+    pub saved: bool,
     /// The redaction bookmark whose blocks are left out, by its name behind the `#`.
     #[serde(default)]
     pub redact: Option<String>,
@@ -132,6 +135,9 @@ pub struct ReceiveStream {
     /// Keep the records of an interrupted stream, so that the receive can be resumed.
     #[serde(default)]
     pub resumable: bool,
+    /// Nothing is received: damaged blocks of a snapshot that exists are healed from its stream.
+    #[serde(default)]
+    pub corrective: bool,
     /// The holds of the stream are left out.
     #[serde(default)]
     pub skip_holds: bool,
@@ -166,6 +172,22 @@ pub struct ReceivedStream {
     pub snapshots: Vec<ReceivedSnapshot>,
     /// A sentence for each file system that was received and could not be mounted.
     pub not_mounted: Vec<String>,
+    /// The result of a corrective receive.
+    #[serde(default)]
+    pub healed: Option<HealedSnapshot>,
+}
+
+/// A snapshot whose damaged blocks were healed from its stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealedSnapshot {
+    /// The snapshot.
+    pub snapshot: String,
+    /// Blocks of the stream that were looked up.
+    pub examined: u64,
+    /// Damaged blocks that were found.
+    pub damaged: u64,
+    /// Damaged blocks that can be read again.
+    pub healed: u64,
 }
 
 /// A snapshot that was received.

@@ -172,6 +172,10 @@ impl ObjectStore for CachedStore {
         self.store.delete(name)
     }
 
+    fn protect(&self, name: &str, until: u64) -> Result<bool, StoreError> {
+        self.store.protect(name, until)
+    }
+
     fn forget(&self, name: &str) {
         let prefix = format!("{}-", name.replace('/', "-"));
         for entry in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {

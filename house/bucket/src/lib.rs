@@ -5,6 +5,7 @@
 
 mod cached;
 mod folder;
+mod retention;
 mod s3;
 
 use std::path::PathBuf;

@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use engine::backup::{ObjectInfo, ObjectStore, StoreError};
 use rusty_s3::actions::ListObjectsV2;
-use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
-use ureq::http::Response;
+use rusty_s3::{Bucket, Credentials, Method, S3Action, UrlStyle};
+use ureq::http::{Response, StatusCode};
 use ureq::{Agent, Body};
+
+use crate::retention::{Retention, content_md5};
 
 /// How long a signed request is valid.
 const SIGNATURE_TIME: Duration = Duration::from_hours(1);
@@ -132,6 +134,37 @@ impl S3Store {
     fn key(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
+
+    /// The address of an object's retention, signed.
+    fn retention_url(&self, method: Method, name: &str) -> String {
+        let url = self.bucket.object_url(&self.key(name));
+        let (key, secret) = (self.credentials.key(), self.credentials.secret());
+        let (token, region) = (self.credentials.token(), self.bucket.region());
+        let (seconds, now) = (SIGNATURE_TIME.as_secs(), jiff::Timestamp::now());
+        let query = [("retention", "")].into_iter();
+        let no_headers = std::iter::empty();
+        let sign = rusty_s3::signing::sign;
+        let signed =
+            sign(&now, method, url, key, secret, token, region, seconds, query, no_headers);
+        signed.to_string()
+    }
+
+    /// The retention of an object; `None`: it has none.
+    fn retention(&self, name: &str) -> Result<Option<Retention>, StoreError> {
+        let url = self.retention_url(Method::Get, name);
+        request(&|| self.agent.get(&url).call(), &|mut answer| {
+            let status = answer.status();
+            let text = read_body(&mut answer, MAX_ANSWER)?;
+            let text = String::from_utf8_lossy(&text);
+            // AWS has status 404 for it, others 400
+            let is_none = text.contains("<Code>NoSuchObjectLockConfiguration</Code>");
+            if !status.is_success() && !is_none {
+                return Err(refusal_of(status, &text));
+            }
+            // a retention without a time is none, too
+            Ok(Retention::parse(&text))
+        })
+    }
 }
 
 /// Sends a request, and repeats it after temporary failures. `accept` reads the result from the
@@ -168,10 +201,12 @@ enum Refusal {
 
 /// The meaning of an error reply.
 fn refusal(mut answer: Response<Body>) -> Refusal {
-    let status = answer.status();
     let text = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_string();
-    let text = text.unwrap_or_default();
-    let message = ["Message", "Code"].iter().find_map(|tag| xml_text(&text, tag));
+    refusal_of(answer.status(), &text.unwrap_or_default())
+}
+
+fn refusal_of(status: StatusCode, text: &str) -> Refusal {
+    let message = ["Message", "Code"].iter().find_map(|tag| xml_text(text, tag));
     let why = match message {
         Some(message) => format!("{message} (HTTP status {})", status.as_u16()),
         None => format!("HTTP status {status}"),
@@ -187,7 +222,7 @@ fn refusal(mut answer: Response<Body>) -> Refusal {
 }
 
 /// The text of the first element of that name.
-fn xml_text<'a>(xml: &'a str, tag: &str) -> Option<&'a str> {
+pub(crate) fn xml_text<'a>(xml: &'a str, tag: &str) -> Option<&'a str> {
     let (_, rest) = xml.split_once(&format!("<{tag}>"))?;
     rest.split_once('<').map(|(text, _)| text)
 }
@@ -205,9 +240,12 @@ impl ObjectStore for S3Store {
 
     fn create(&self, name: &str, content: &[u8]) -> Result<(), StoreError> {
         let key = self.key(name);
+        // a bucket with object lock takes no object without it
+        let sum = content_md5(content);
         let send = || {
             let url = self.bucket.put_object(Some(&self.credentials), &key).sign(SIGNATURE_TIME);
-            self.agent.put(url.as_str()).header("If-None-Match", "*").send(content)
+            let put = self.agent.put(url.as_str()).header("If-None-Match", "*");
+            put.header("Content-MD5", &sum).send(content)
         };
         request(&send, &|answer| {
             if answer.status().is_success() { Ok(()) } else { Err(refusal(answer)) }
@@ -300,10 +338,25 @@ impl ObjectStore for S3Store {
         });
         if deleted == Err(StoreError::NotFound) { Ok(()) } else { deleted }
     }
+
+    fn protect(&self, name: &str, until: u64) -> Result<bool, StoreError> {
+        let found = self.retention(name)?;
+        if found.as_ref().is_some_and(|found| found.until >= until) {
+            return Ok(false);
+        }
+        let mode = found.map_or_else(|| Retention::DEFAULT_MODE.to_owned(), |found| found.mode);
+        let body = Retention { mode, until }.to_xml();
+        let body = body.ok_or_else(|| StoreError::Denied { why: "no such time".to_owned() })?;
+        let (url, sum) = (self.retention_url(Method::Put, name), content_md5(body.as_bytes()));
+        let send = || self.agent.put(&url).header("Content-MD5", &sum).send(body.as_bytes());
+        request(&send, &|answer| {
+            if answer.status().is_success() { Ok(true) } else { Err(refusal(answer)) }
+        })
+    }
 }
 
 /// Seconds since 1970 of an RFC 3339 time.
-fn parse_time(text: &str) -> Option<u64> {
+pub(crate) fn parse_time(text: &str) -> Option<u64> {
     let time: jiff::Timestamp = text.parse().ok()?;
     u64::try_from(time.as_second()).ok()
 }

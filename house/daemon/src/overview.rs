@@ -12,7 +12,7 @@ use crate::alert_notifier::AlertNotifier;
 use crate::conditions::{self, Parts};
 use crate::context::Context;
 use crate::events::unix_seconds;
-use crate::services::overdue_replicas;
+use crate::services::{overdue_replicas, untested_replicas};
 
 /// The events that the overview shows.
 const EVENTS: usize = 20;
@@ -47,6 +47,7 @@ impl OverviewCache {
         };
         let mut conditions = conditions::find(parts, space, now);
         conditions.extend(overdue_replicas(context, now));
+        conditions.extend(untested_replicas(context, now));
         conditions.sort_by_key(|condition| std::cmp::Reverse(condition.severity));
         let counted: Vec<_> =
             conditions.iter().filter(|it| !notifier.is_acknowledged(&it.key)).cloned().collect();

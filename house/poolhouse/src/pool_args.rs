@@ -59,6 +59,11 @@ impl PoolArgs {
         }
     }
 
+    /// The same options with another search path.
+    pub(crate) fn with_path(&self, path: PathBuf) -> Self {
+        Self { paths: vec![path], ..self.clone() }
+    }
+
     /// How pools are to be opened.
     pub(crate) fn open_options(&self) -> OpenOptions {
         let moment = match (self.txg, self.rewind, self.checkpoint) {

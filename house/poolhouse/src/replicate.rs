@@ -2,7 +2,10 @@
 
 use std::io;
 
-use api::{GetReplicaStatus, Replicate, ReplicatedDataset, RunReplicas};
+use api::{
+    GetReplicaStatus, ReplicaStatus, Replicate, ReplicatedDataset, RunReplicas, TestReplicas,
+    TestedCopy,
+};
 use jiff::Timestamp;
 
 use crate::daemon::DaemonArgs;
@@ -16,7 +19,7 @@ use crate::{print, time};
     args_conflicts_with_subcommands = true,
     after_help = "All snapshots are copied: in full the first time, then the changes since the newest common snapshot. An
 interrupted copy resumes where it stopped. Another host needs only its `zfs` command, of OpenZFS or
-Poolhouse, and ssh without a password. It is the target, or the source, at which nothing is changed.
+Poolhouse, and ssh without a password. It is the target, or the source.
 
 Scheduled copies are sections of config.toml:
 
@@ -31,7 +34,8 @@ Examples:
   poolhouse replicate tank/photos ssh://root@nas/pool/photos
   poolhouse replicate ssh://root@nas/pool/photos tank/photos   pull
   poolhouse replicate status
-  poolhouse replicate run offsite"
+  poolhouse replicate run offsite
+  poolhouse replicate test offsite                     read back and compare"
 )]
 pub(crate) struct ReplicateArgs {
     #[command(flatten)]
@@ -60,6 +64,20 @@ enum Command {
         /// The name of one; all without it
         name: Option<String>,
     },
+    /// Read copies of configured replicas back and compare them with their sources
+    #[command(
+        after_help = "Both sides send the newest common snapshot in full, and the sums of what they send are compared. So the
+copy can be read, and has what the source has. `test = \"weekly\"` in a section [[replica]] does it by the
+clock.
+
+Examples:
+  poolhouse replicate test
+  poolhouse replicate test offsite"
+    )]
+    Test {
+        /// The name of one; all without it
+        name: Option<String>,
+    },
 }
 
 impl ReplicateArgs {
@@ -69,6 +87,9 @@ impl ReplicateArgs {
             (Some(Command::Status), ..) => self.status(),
             (Some(Command::Run { name }), ..) => {
                 self.report(&self.daemon.request(&RunReplicas { name: name.clone() })?)
+            }
+            (Some(Command::Test { name }), ..) => {
+                self.report_tests(&self.daemon.request(&TestReplicas { name: name.clone() })?)
             }
             (None, Some(source), Some(target)) => {
                 let (source, target) = (source.clone(), target.clone());
@@ -90,6 +111,19 @@ impl ReplicateArgs {
                 None => format!("{source} has no snapshots"),
             };
             print::line(&line)?;
+        }
+        Ok(Outcome::Complete)
+    }
+
+    fn report_tests(&self, done: &[TestedCopy]) -> CommandResult {
+        if self.daemon.json {
+            print::json(&done)?;
+            return Ok(Outcome::Complete);
+        }
+        for TestedCopy { source, target, snapshot, bytes } in done {
+            let size = units::human_space(*bytes);
+            let part = snapshot.as_deref().unwrap_or("-");
+            print::line(&format!("{target}@{part} equals {source}: {size} read back"))?;
         }
         Ok(Outcome::Complete)
     }
@@ -121,7 +155,16 @@ impl ReplicateArgs {
             }
         }
         table.print(&mut io::stdout().lock())?;
-        let failed: Vec<_> = all.iter().filter_map(|it| Some((it, it.error.as_ref()?))).collect();
+        for replica in &all {
+            if let Some(when) = replica.tested {
+                let (name, when) = (&replica.name, time::format_minutes(when));
+                print::line(&format!("{name}: copies read back and found equal, {when}"))?;
+            }
+        }
+        let errors = |it: &ReplicaStatus| [it.error.clone(), it.test_error.clone()];
+        let failed =
+            all.iter().flat_map(|it| errors(it).into_iter().flatten().map(move |why| (it, why)));
+        let failed: Vec<_> = failed.collect();
         for (replica, why) in &failed {
             print::error(&format!("replica {} ({}): {why}", replica.name, replica.target));
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
+pub use send::ContentDigest;
 use send::{StreamReader, describe_record};
 
 use crate::{Error, Result};
@@ -35,6 +36,12 @@ pub fn dump_stream(
     }
     summary.push_str(&format!("\n\tTotal stream length = {}", reader.bytes()));
     show(&summary).map_err(|why| failed(&why))
+}
+
+/// The sum of the content of a snapshot's full stream, whose checksums are verified. Two streams of the same snapshot
+/// have the same sum.
+pub fn content_digest(input: &mut dyn Read) -> Result<ContentDigest> {
+    send::content_digest(input).map_err(|why| Error::Refused { what: why.to_string() })
 }
 
 /// The full name, on the sender, of the snapshot whose stream a receive_resume_token resumes.

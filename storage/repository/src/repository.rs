@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The object that describes the store.
-const REPOSITORY: &str = "repository";
+pub(crate) const REPOSITORY: &str = "repository";
 /// The version of the format that this program writes, and the newest that it reads.
 const FORMAT: u32 = 1;
 /// Heads and manifests are not larger: 100,000 snapshots.
@@ -187,6 +187,14 @@ impl Repository {
 
     pub(crate) fn delete(&self, name: &str) -> std::result::Result<(), StoreError> {
         self.0.store.delete(name)
+    }
+
+    pub(crate) fn protect_object(
+        &self,
+        name: &str,
+        until: u64,
+    ) -> std::result::Result<bool, StoreError> {
+        self.0.store.protect(name, until)
     }
 
     pub(crate) fn remove_leftovers(&self) {

@@ -60,6 +60,12 @@ pub trait ObjectStore: Send + Sync {
     /// Deletes an object. A missing object is not an error.
     fn delete(&self, name: &str) -> Result<(), StoreError>;
 
+    /// Protects an object from deletion at least until a time in seconds since 1970 (object lock). A protection that is
+    /// longer stays. Returns whether it was extended.
+    fn protect(&self, _name: &str, _until: u64) -> Result<bool, StoreError> {
+        Err(StoreError::Denied { why: "this store has no object lock".to_owned() })
+    }
+
     /// Drops what a cache before the store has of an object. Its content was found to be wrong.
     fn forget(&self, _name: &str) {}
 

@@ -12,6 +12,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
 mod describe;
+mod digest;
 mod error;
 mod features;
 mod objects;
@@ -26,10 +27,11 @@ mod walk;
 mod writer;
 
 pub use describe::describe_record;
+pub use digest::{ContentDigest, content_digest};
 pub use error::Error;
 pub use features::{FeatureFacts, SendOptions, stream_features};
 pub use reader::{StreamReader, VerifiedRecord};
-pub use receiver::{BeginTx, Receiver, check_receivable, resume_point};
+pub use receiver::{BeginTx, Receiver, check_receivable, decompress_write, resume_point};
 pub use redact::redacted_blocks;
 pub use redaction::Redaction;
 pub use sender::{ResumePoint, SendBase, SendSource, StoredBlocks, send};

@@ -4,6 +4,8 @@
 //! stream in another order is refused. The dataset is invisible until the caller ends the receive,
 //! so a refused record needs no undoing.
 
+use std::borrow::Cow;
+
 use dmu::{Object, Objset};
 use ondisk::blkptr::Compression;
 use ondisk::dnode::Dnode;
@@ -42,8 +44,8 @@ pub(crate) const SLOTS_PER_BLOCK: u64 = 32;
 /// Refuses a stream that cannot be received.
 pub fn check_receivable(begin: &Begin, order: Order) -> Result<()> {
     let unsupported = |what: String| Err(Error::Unsupported { what });
-    if order == Order::Big {
-        return unsupported("receiving a stream of a big-endian machine".to_owned());
+    if order == Order::Big && begin.features.has(StreamFeatures::RAW) {
+        return unsupported("receiving a raw stream of a big-endian machine".to_owned());
     }
     if begin.kind == StreamKind::Compound {
         return unsupported("a stream of several snapshots within another".to_owned());
@@ -94,6 +96,8 @@ pub struct Receiver<'a> {
     /// The earlier state of the dataset: the base snapshot of an incremental stream.
     base: Option<Objset>,
     begin: Begin,
+    /// The byte order of the stream: that of its blocks as well.
+    order: Order,
     pub(crate) begin_tx: &'a mut BeginTx<'a>,
     /// The object of the last OBJECT record.
     current: Option<Current>,
@@ -124,13 +128,13 @@ impl<'a> Receiver<'a> {
     pub fn new(
         objset: Objset,
         base: Option<Objset>,
-        (begin, resume): (Begin, Option<ResumePoint>),
+        (begin, order, resume): (Begin, Order, Option<ResumePoint>),
         begin_tx: &'a mut BeginTx<'a>,
     ) -> Result<Self> {
         let next_object = resume.map_or(1, |point| point.object.max(1));
         let (current, dnode_block) = (None, None);
         let mut receiver =
-            Self { objset, base, begin, begin_tx, current, next_object, dnode_block };
+            Self { objset, base, begin, order, begin_tx, current, next_object, dnode_block };
         // a stream that resumes within an object may not describe it again
         if let Some(object) = receiver.live_object(ObjectId::new(next_object))?
             && resume.is_some()
@@ -153,7 +157,11 @@ impl<'a> Receiver<'a> {
             return Err(Error::Record { at: found.at, why });
         }
         match &found.record {
-            Record::Object(record) => self.receive_object(record, &found.payload)?,
+            Record::Object(record) => {
+                // a bonus is swapped as a block of an object of its type
+                let bonus = self.in_our_order(record.bonus_kind, &found.payload);
+                self.receive_object(record, &bonus)?;
+            }
             Record::FreeObjects(range) => self.free_objects(range)?,
             Record::ObjectRange(range) if self.is_raw() => self.receive_object_range(range)?,
             Record::Write(write) if self.is_raw() => self.write_raw(write, &found.payload)?,
@@ -178,6 +186,16 @@ impl<'a> Receiver<'a> {
             }
         }
         Ok(false)
+    }
+
+    /// The content of a block of an object in the order of our own blocks.
+    fn in_our_order<'b>(&self, kind: ObjectType, content: &'b [u8]) -> Cow<'b, [u8]> {
+        if self.order == Order::Little {
+            return content.into();
+        }
+        let mut turned = content.to_vec();
+        ondisk::swap::to_little(kind, 0, &mut turned);
+        turned.into()
     }
 
     pub(crate) fn has(&self, feature: u64) -> bool {
@@ -412,8 +430,9 @@ impl<'a> Receiver<'a> {
         }
         self.open_unchanged(object)?;
         let object = self.current(record, object)?.object.clone();
+        let bytes = self.in_our_order(object.dnode().kind, bytes);
         let tx = (self.begin_tx)(length)?;
-        Ok(object.write(&tx, offset, bytes)?)
+        Ok(object.write(&tx, offset, &bytes)?)
     }
 
     fn free_range(&mut self, range: &FreeRange) -> Result<()> {
@@ -477,9 +496,14 @@ pub(crate) fn fits_with_spill(record: &ObjectRecord, dnode: &Dnode) -> bool {
         .is_ok_and(|bonus| bonus.saturating_add(taken) <= dnode.size())
 }
 
+/// The content of a data block that is compressed in its record.
+pub fn decompress_write(write: &Write, payload: &[u8]) -> Result<Vec<u8>> {
+    decompress("WRITE", write.object, (write.compression, write.logical_size), payload)
+}
+
 /// A compressed payload as its object sees it. `method` is the number of the compression and the number
 /// of bytes that come out.
-fn decompress(
+pub(crate) fn decompress(
     record: &'static str,
     object: u64,
     (method, size): (u8, u64),

@@ -78,6 +78,8 @@ pub struct SendSource<'a> {
     pub name: &'a str,
     /// Its guid.
     pub guid: u64,
+    /// It is the saved part of an interrupted receive: the stream has no END.
+    pub is_partial: bool,
     /// When it was taken, seconds since 1970.
     pub creation_time: u64,
     /// Names in it are compared without case.
@@ -111,7 +113,7 @@ pub fn send(source: &SendSource<'_>, out: &mut StreamWriter<'_>) -> Result<()> {
         overlay.skip_to(point);
     }
     Sender { source, out, to_guid: source.guid, overlay }.send_dnodes()?;
-    out.end(source.guid)
+    if source.is_partial { out.end_partial() } else { out.end(source.guid) }
 }
 
 /// The list behind BEGIN: the resume position, and the key. Empty if neither is needed.

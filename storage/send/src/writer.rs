@@ -117,6 +117,12 @@ impl<'a> StreamWriter<'a> {
         self.out.flush().map_err(Error::from)
     }
 
+    /// Ends the stream of a partial snapshot. Without END its receiver saves what it has.
+    pub fn end_partial(&mut self) -> Result<()> {
+        self.flush_pending()?;
+        self.out.flush().map_err(Error::from)
+    }
+
     fn flush_pending(&mut self) -> Result<()> {
         match self.pending.take() {
             Some(PendingFree::Objects(range)) => self.put(&Record::FreeObjects(range), &[]),
@@ -131,7 +137,10 @@ impl<'a> StreamWriter<'a> {
             Record::Begin(_) => u32::try_from(payload.len()).map_err(|_| Error::Unsupported {
                 what: "a stream header above 4 GiB".to_owned(),
             })?,
-            _ => 0,
+            _ => {
+                check_payload(record, payload)?;
+                0
+            }
         };
         if matches!(record, Record::Begin(_)) {
             self.sum = Fletcher4::new(false);
@@ -155,5 +164,44 @@ impl<'a> StreamWriter<'a> {
         self.out.write_all(bytes)?;
         self.bytes = self.bytes.wrapping_add(bytes.len() as u64);
         Ok(())
+    }
+}
+
+/// Refuses a payload of another length than its record says: the reader would take the rest for the next record. The lengths
+/// come from block pointers and dnodes, which a damaged pool may have wrong.
+fn check_payload(record: &Record, payload: &[u8]) -> Result<()> {
+    if record.payload_length().unwrap_or(0) == units::to_u64(payload.len()) {
+        return Ok(());
+    }
+    let object = match record {
+        Record::Object(object) => object.object,
+        Record::Write(write) => write.object,
+        Record::WriteEmbedded(write) => write.object,
+        Record::Spill(spill) => spill.object,
+        _ => 0,
+    };
+    let why = "its content has another length than its pointer or dnode says";
+    Err(Error::Invalid { record: record.name(), object, why })
+}
+
+#[cfg(test)]
+mod tests {
+    use ondisk::stream::{Record, Spill, Write};
+
+    use super::StreamWriter;
+
+    #[test]
+    fn payload_has_the_length_of_its_record() {
+        let mut out = Vec::new();
+        let mut writer = StreamWriter::new(&mut out);
+        let write = Write { object: 7, logical_size: 1024, ..Write::default() };
+        let record = Record::Write(Box::new(write));
+        let why = writer.record(&record, &[0; 512]).unwrap_err().to_string();
+        assert!(why.contains("WRITE record of object 7"), "{why}");
+        let spill = Record::Spill(Box::new(Spill { length: 512, ..Spill::default() }));
+        assert!(writer.record(&spill, &[0; 1024]).is_err());
+        assert_eq!(writer.bytes(), 0);
+        writer.record(&record, &[1; 1024]).unwrap();
+        assert_eq!(writer.bytes(), 312 + 1024);
     }
 }

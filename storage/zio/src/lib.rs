@@ -21,6 +21,7 @@ mod log;
 pub mod memory;
 mod protect;
 mod reader;
+mod rebuild;
 mod repair;
 mod secondary_cache;
 mod self_healer;

@@ -3,6 +3,8 @@
 //! ```text
 //! bench POOLS POOLHOUSE [ROUNDS]      reading
 //! bench write FOLDER [ROUNDS [MIB]]   the engine's writing and reading (`engine_speed.rs`)
+//! bench streams FOLDER [ROUNDS [MIB [BLOCKS]]]
+//!                                     streams against reading and writing (`stream_speed.rs`)
 //! bench hold FOLDER MOUNT             a pool on files in FOLDER, mounted until standard input ends
 //! bench mounts ROUNDS MIB FILES NAME=DIR ...
 //!                                     file systems that are mounted, in turns (`mounts.rs`)
@@ -22,6 +24,7 @@ mod comparison;
 mod engine_speed;
 mod mounts;
 mod raw_read;
+mod stream_speed;
 mod timing;
 mod workload;
 
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let done = match words.first().map(String::as_str) {
         Some("write") => engine_speed::measure(words.get(1..).unwrap_or_default()),
+        Some("streams") => stream_speed::measure(words.get(1..).unwrap_or_default()),
         Some("hold") => bench_pool::mount_until_stdin_closes(words.get(1..).unwrap_or_default()),
         Some("mounts") => mounts::measure(words.get(1..).unwrap_or_default()),
         _ => return run_read_benchmarks(words),

@@ -31,6 +31,11 @@ impl Vm {
         Ok(Self { program })
     }
 
+    /// The program.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// Runs a script there, with files as its disks; returns its output.
     pub fn run_script(
         &self,

@@ -3,6 +3,7 @@
 mod cache;
 mod repositories;
 mod server;
+mod versity;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;

@@ -23,7 +23,7 @@ const NOW: u64 = 1_700_000_000;
 /// No service takes longer to start.
 const START_LIMIT: Duration = Duration::from_mins(1);
 
-fn environment() -> Environment {
+pub(crate) fn environment() -> Environment {
     let state = AtomicU64::new(0x9e37_79b9);
     Environment {
         random: Arc::new(move |bytes| {
@@ -43,7 +43,7 @@ fn environment() -> Environment {
 }
 
 /// A pool in memory with the volume `tank/vol`.
-fn create_pool(environment: &Environment) -> Pool {
+pub(crate) fn create_pool(environment: &Environment) -> Pool {
     let drives = vec!["drive".into()];
     let new = NewPool {
         name: "tank".to_owned(),
@@ -86,7 +86,7 @@ fn assert_equals_pool(pool: &Pool, repository: &BackupRepository, part: &str) {
 }
 
 /// Creates a repository, backs up, prunes, and compares what is there with the pool.
-fn exercise(store: &Arc<dyn ObjectStore>) {
+pub(crate) fn exercise(store: &Arc<dyn ObjectStore>) {
     let environment = environment();
     let pool = create_pool(&environment);
     BackupRepository::create(Arc::clone(store), &environment.random, NOW).unwrap();
@@ -122,6 +122,60 @@ fn repository_in_a_failing_bucket_equals_the_pool() {
         server.state.fails_late.store(fails_late, Ordering::Relaxed);
         exercise(&server.store());
     }
+}
+
+#[test]
+fn needed_objects_are_protected_again() {
+    let server = Server::start();
+    let (store, environment) = (server.store(), environment());
+    let pool = create_pool(&environment);
+    BackupRepository::create(Arc::clone(&store), &environment.random, NOW).unwrap();
+    let undeleted = protect_and_prune(&store, &environment, &pool);
+    assert!(undeleted.iter().any(|(name, _)| name.contains("snapshots/")), "{undeleted:?}");
+    for pack in store.list("packs/").unwrap() {
+        let why = store.delete(&pack.name).unwrap_err();
+        assert!(matches!(why, engine::backup::StoreError::Denied { .. }), "{why}");
+    }
+    let open = || BackupRepository::open(Arc::clone(&store)).unwrap();
+    // the prune stored a head and an index object
+    assert_eq!(open().protect(FAR_FUTURE, &Job::default()).unwrap().extended, 2);
+    // a longer protection, and its mode, stay
+    let mode = "<Mode>COMPLIANCE</Mode>";
+    for xml in server.state.retention.lock().unwrap().values_mut() {
+        *xml = xml.replace("<Mode>GOVERNANCE</Mode>", mode);
+    }
+    assert_eq!(open().protect(FAR_FUTURE - 5, &Job::default()).unwrap().extended, 0);
+    assert!(open().protect(FAR_FUTURE + 60, &Job::default()).unwrap().extended > 3);
+    let retention = server.state.retention.lock().unwrap();
+    assert!(retention.values().all(|xml| xml.contains(mode)));
+}
+
+/// In 2040, seconds since 1970.
+pub(crate) const FAR_FUTURE: u64 = 2_208_988_800;
+
+/// Protects what a snapshot needs, before and after the next backup, and prunes. Returns the objects that were not deleted.
+pub(crate) fn protect_and_prune(
+    store: &Arc<dyn ObjectStore>,
+    environment: &Environment,
+    pool: &Pool,
+) -> Vec<(String, String)> {
+    let open = || BackupRepository::open(Arc::clone(store)).unwrap();
+    write_and_snapshot(environment, pool, "one", 0);
+    back_up(pool, &open());
+    let first = open().protect(FAR_FUTURE, &Job::default()).unwrap();
+    assert!(first.objects > 3 && first.extended == first.objects, "{first:?}");
+    assert_eq!(first.failed, []);
+    // the next backup adds to it, and needs what the first one stored
+    write_and_snapshot(environment, pool, "two", 5_000_000);
+    back_up(pool, &open());
+    let second = open().protect(FAR_FUTURE, &Job::default()).unwrap();
+    assert!(second.extended > 0 && second.extended < second.objects, "{second:?}");
+    assert_eq!(open().protect(FAR_FUTURE, &Job::default()).unwrap().extended, 0);
+    let removed = |it: &engine::backup::SnapshotSummary| it.snapshot == "one";
+    let random = &environment.random;
+    let report = open().prune(&removed, PruneOptions::default(), random, NOW, &Job::default());
+    assert_equals_pool(pool, &open(), "two");
+    report.unwrap().undeleted
 }
 
 /// A server of moto, which ends with this.

@@ -18,6 +18,8 @@ pub(crate) struct Server {
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) objects: Mutex<BTreeMap<String, Vec<u8>>>,
+    /// The retention of objects, in XML.
+    pub(crate) retention: Mutex<BTreeMap<String, String>>,
     requests: AtomicU64,
     /// Requests whose number this divides fail; 0: none.
     pub(crate) failing_period: AtomicU64,
@@ -109,7 +111,25 @@ fn answer(request: &Request, state: &State) -> (u16, Vec<u8>) {
         let mut pairs = request.query.split('&').filter_map(|pair| pair.split_once('='));
         pairs.find(|(known, _)| *known == name).map(|(_, value)| value.to_owned())
     };
+    let mut retention = state.retention.lock().unwrap();
+    let is_retention = request.query.split('&').any(|pair| pair == "retention=");
     match (request.method.as_str(), objects.get(&request.key)) {
+        ("PUT", Some(_)) if is_retention => {
+            // a service with object lock demands it
+            if !request.headers.contains_key("content-md5") {
+                return (400, b"<Error><Code>InvalidRequest</Code></Error>".to_vec());
+            }
+            let body = String::from_utf8(request.body.clone()).unwrap();
+            retention.insert(request.key.clone(), body);
+            (200, Vec::new())
+        }
+        ("GET", Some(_)) if is_retention => match retention.get(&request.key) {
+            Some(xml) => (200, xml.clone().into_bytes()),
+            None => (404, b"<Error><Code>NoSuchObjectLockConfiguration</Code></Error>".to_vec()),
+        },
+        ("DELETE", _) if retention.contains_key(&request.key) => {
+            (403, b"<Error><Message>the object is locked</Message></Error>".to_vec())
+        }
         ("PUT", Some(_)) if request.headers.contains_key("if-none-match") => (412, Vec::new()),
         ("PUT", _) => {
             objects.insert(request.key.clone(), request.body.clone());

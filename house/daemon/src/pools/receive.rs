@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::io::{BufReader, Read};
 use std::time::Instant;
 
-use api::{Event, ReceiveNaming, ReceiveStream, ReceivedSnapshot, ReceivedStream};
+use api::{Event, HealedSnapshot, ReceiveNaming, ReceiveStream, ReceivedSnapshot, ReceivedStream};
 use engine::files::IncompleteKind;
-use engine::pool::{Package, ReceiveRequest, Received, StreamHeader, StreamInput};
+use engine::pool::{Healed, Package, ReceiveRequest, Received, StreamHeader, StreamInput};
 use fuse::RollbackOutcome;
 
 use super::mounts::{SavedMount, UnmountOptions, is_within};
@@ -97,6 +97,12 @@ impl Pools {
         let target = call.target.split('@').next().unwrap_or_default();
         let pool = self.pool_of_dataset(target)?;
         let mut input = StreamInput::open(stream)?;
+        if call.corrective {
+            let done = pool.handle.heal_from_stream(&call.target, call.dry_run, &mut input)?;
+            let Healed { snapshot, examined, damaged, healed, .. } = done;
+            let healed = Some(HealedSnapshot { snapshot, examined, damaged, healed });
+            return Ok(ReceivedStream { healed, ..ReceivedStream::default() });
+        }
         let naming = Naming::new(call, &mut input)?;
         if !call.dry_run {
             self.follow_package(&pool, call, (&input, &naming), caller)?;

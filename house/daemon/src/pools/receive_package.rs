@@ -1,13 +1,14 @@
-//! The list of an incremental stream of `zfs send -R`: renamed file systems, and file systems and
+//! The list of an incremental stream of `zfs send -R`: promoted and renamed file systems, and file systems and
 //! snapshots that were destroyed on the sender.
 //!
-//! File systems are identified by the guids of their snapshots. Renames are always followed,
+//! File systems are identified by the guids of their snapshots. Promotions and renames are always followed,
 //! destructions only with -F.
 
 use std::collections::HashSet;
 
 use api::{DestroyDatasets, ReceiveStream, RenameDataset};
-use engine::pool::{Package, StreamInput};
+use engine::dataset::DatasetQuery;
+use engine::pool::{Package, PackagedDataset, StreamInput};
 
 use super::receive::Naming;
 use super::{ManagedPool, Pools};
@@ -43,9 +44,39 @@ impl Pools {
             Some(first) => naming.local_name(&first.name)?,
             None => return Ok(()),
         };
+        self.follow_promotions(pool, package, from, &top)?;
         self.follow_renames(pool, (package, naming), from, &top)?;
         if call.force {
             self.follow_destructions(pool, package, (from, &top), caller)?;
+        }
+        Ok(())
+    }
+
+    /// Promotes the clones whose origin is older on the sender, or that are no clones there any more.
+    fn follow_promotions(
+        &self,
+        pool: &ManagedPool,
+        package: &Package,
+        from: &str,
+        top: &str,
+    ) -> Result<()> {
+        // a promotion moves the origins of others; each one brings a clone nearer to its sender's state
+        for _ in 0..=package.datasets.len() {
+            let local = local_datasets(pool, top)?;
+            let origins = origins(pool, top)?;
+            let is_younger = |sent: &PackagedDataset| {
+                let (_, guid) = sent.snapshots.iter().find(|(name, _)| name == from)?;
+                let found = local.iter().find(|it| it.has_guid(*guid))?;
+                let (_, ours) = origins.iter().find(|(name, _)| *name == found.name)?;
+                let theirs = match sent.origin {
+                    Some(theirs) => created(pool, &local, |_, known| known == theirs)?,
+                    None => 0,
+                };
+                let ours = created(pool, &local, |name, _| name == ours)?;
+                (theirs < ours).then(|| found.name.clone())
+            };
+            let Some(name) = package.datasets.iter().find_map(is_younger) else { return Ok(()) };
+            self.promote_clone(&name)?;
         }
         Ok(())
     }
@@ -125,6 +156,39 @@ impl Pools {
         };
         self.destroy(&call, caller).map(drop)
     }
+}
+
+/// The clones below a target, each with its origin's full name.
+fn origins(pool: &ManagedPool, top: &str) -> Result<Vec<(String, String)>> {
+    let property = "origin".to_owned();
+    let query = DatasetQuery { properties: vec![property.clone()], ..DatasetQuery::default() };
+    let mut found = Vec::new();
+    let add = &mut |dataset: engine::dataset::Dataset| {
+        let origin = dataset.property_value(&property).filter(|origin| origin.contains('@'));
+        found.extend(origin.map(|origin| (dataset.name.clone(), origin.to_owned())));
+    };
+    match pool.handle.list_datasets(top, &query, add, &mut |_| ()) {
+        Err(engine::Error::NoSuchDataset { .. }) => Ok(Vec::new()),
+        listed => Ok(listed.map(|_| found)?),
+    }
+}
+
+/// The txg of the snapshot that is meant, by its full name or guid.
+fn created(
+    pool: &ManagedPool,
+    local: &[LocalDataset],
+    is_meant: impl Fn(&str, u64) -> bool,
+) -> Option<u64> {
+    for dataset in local {
+        for (name, guid) in &dataset.snapshots {
+            let full = format!("{}@{name}", dataset.name);
+            if is_meant(&full, *guid) {
+                let all = pool.handle.snapshots(&dataset.name).ok()?;
+                return all.iter().find(|it| it.guid == *guid).map(|it| it.txg);
+            }
+        }
+    }
+    None
 }
 
 /// The file systems and volumes below a target, with their snapshots.

@@ -69,6 +69,7 @@ impl Pools {
             backup: call.backup,
             holds: call.holds,
             redact: call.redact.clone(),
+            saved: call.saved,
             resume: call.resume_token.clone(),
         };
         let name = match &call.resume_token {

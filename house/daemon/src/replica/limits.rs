@@ -93,6 +93,13 @@ impl std::fmt::Display for Window {
 }
 
 impl Window {
+    /// The window from a time on, for some minutes.
+    #[cfg(test)]
+    pub(crate) fn around(now: u64, minutes: u16) -> Option<Self> {
+        let from = minute_of_day(now)?;
+        Some(Self { from, to: (from + minutes) % (24 * 60) })
+    }
+
     /// Whether the local time is within. `now` is in seconds since 1970. A clock without a sane time closes no window.
     pub(crate) fn is_open(self, now: u64) -> bool {
         minute_of_day(now).is_none_or(|minute| self.contains(minute))

@@ -11,12 +11,14 @@
 //! window = "22:00-06:00"                 # when it may run, local time; at any time without it
 //! max-age = "2d"                         # an alert when the newest copy is older: 36h, 2d, 1w
 //! away = "30d"                           # surplus snapshots go when it was not brought up to date for so long
+//! test = "weekly"                        # how often the copy is read back and compared; never without it
 //! wake = "00:11:22:33:44:55"             # the address to which Wake-on-LAN is sent if the host does not reply
 //! wake-address = "192.168.1.255:9"       # where to; all of this host's network without it
+//! sleep = ["systemctl", "suspend"]       # the command that is run there afterwards if the host was woken
 //! ```
 //!
 //! A pull has the other host as its source: `source = "ssh://backup@nas/pool/photos"`, `target = "tank/photos"`.
-//! It changes nothing there. One end of a replica is a pool of this host.
+//! It leaves a bookmark there. One end of a replica is a pool of this host.
 //!
 //! Encrypted datasets are sent raw: the target never has the key. A copy that began otherwise
 //! continues that way. A dataset is sent from the newest snapshot that both sides have, or from a
@@ -25,6 +27,7 @@
 
 mod endpoint;
 mod limits;
+mod restore_test;
 mod source;
 mod ssh;
 mod state;
@@ -38,6 +41,7 @@ use units::MinusOrZero as _;
 
 pub(crate) use endpoint::{LocalTarget, ReplicaTarget};
 pub(crate) use limits::{MaxAge, RateLimit, Throttle, Window};
+pub(crate) use restore_test::{RestoreTest, TestResult};
 pub(crate) use source::{LocalSource, ReplicaSource, SshSource};
 pub(crate) use ssh::SshHost;
 pub(crate) use state::{ReplicaState, ReplicaStates, SafeCopy};
@@ -75,12 +79,20 @@ pub(crate) struct ReplicaConfig {
     pub(crate) max_age: Option<MaxAge>,
     /// After this time without success, snapshots are not kept for it.
     pub(crate) away: Option<MaxAge>,
+    /// How often the copy is read back and compared.
+    pub(crate) test: Option<Schedule>,
     /// The hardware address of the other host, which Wake-on-LAN wakes.
     pub(crate) wake: Option<MacAddress>,
     /// Where Wake-on-LAN's packets go.
     #[serde(default = "wake::broadcast", rename = "wake-address")]
     pub(crate) wake_address: SocketAddr,
+    /// The command that sends a host to sleep again that was woken.
+    #[serde(default)]
+    pub(crate) sleep: Vec<String>,
 }
+
+/// The time in seconds for which snapshots wait for a replica that has no copy, if the configuration does not say.
+const DEFAULT_AWAY: u64 = 30 * 24 * 3600;
 
 const fn enabled() -> bool {
     true
@@ -207,10 +219,12 @@ impl ReplicaConfig {
     }
 
     /// Whether the replica was not brought up to date for so long that snapshots are not kept for it. Its bookmark stays:
-    /// the next increment starts there. A replica that has nothing yet has no bookmark, so it is never away.
-    pub(crate) fn is_away(&self, state: &ReplicaState, now: u64) -> bool {
+    /// the next increment starts there. A dataset without a copy has no bookmark, but the first copy needs only one
+    /// snapshot; its snapshots wait for a limited time, also if the configuration has no limit.
+    pub(crate) fn is_away(&self, state: &ReplicaState, has_copy: bool, now: u64) -> bool {
         let limit = self.away.map(|MaxAge(limit)| limit);
-        let since = state.succeeded.map(|succeeded| now.minus_or_zero(succeeded));
+        let limit = if has_copy { limit } else { limit.or(Some(DEFAULT_AWAY)) };
+        let since = state.succeeded.or(state.since).map(|since| now.minus_or_zero(since));
         since.zip(limit).is_some_and(|(since, limit)| since > limit)
     }
 }
@@ -239,10 +253,25 @@ mod tests {
         let plain = "name = 'off'\nsource = 'tank'\ntarget = 'backup/tank'";
         let (never, replica) = (read(plain), read(&format!("{plain}\naway = '1d'")));
         let state = |succeeded| ReplicaState { succeeded, ..ReplicaState::default() };
-        assert!(replica.is_away(&state(Some(1000)), 1000 + 86_401));
-        assert!(!replica.is_away(&state(Some(1000)), 1000 + 86_400));
-        assert!(!replica.is_away(&state(None), u64::MAX));
-        assert!(!never.is_away(&state(Some(0)), u64::MAX));
+        assert!(replica.is_away(&state(Some(1000)), true, 1000 + 86_401));
+        assert!(!replica.is_away(&state(Some(1000)), true, 1000 + 86_400));
+        assert!(!replica.is_away(&state(None), true, u64::MAX));
+        assert!(!never.is_away(&state(Some(0)), true, u64::MAX));
+    }
+
+    #[test]
+    fn first_copy_is_waited_for_a_limited_time() {
+        let read = |text: &str| toml_edit::de::from_str::<ReplicaConfig>(text).unwrap();
+        let plain = "name = 'off'\nsource = 'tank'\ntarget = 'backup/tank'";
+        let (default, short) = (read(plain), read(&format!("{plain}\naway = '1d'")));
+        let known = ReplicaState { since: Some(1000), ..ReplicaState::default() };
+        let day = 86_400;
+        assert!(!default.is_away(&known, false, 1000 + 30 * day));
+        assert!(default.is_away(&known, false, 1001 + 30 * day));
+        assert!(short.is_away(&known, false, 1001 + day));
+        assert!(!short.is_away(&known, false, 1000 + day));
+        // nobody knows since when
+        assert!(!default.is_away(&ReplicaState::default(), false, u64::MAX));
     }
 
     #[test]
@@ -253,5 +282,7 @@ mod tests {
         let why = read(&good.replace("off", "a b")).unwrap_err().to_string();
         assert!(why.contains("is not a name of 1 to 64 letters"), "{why}");
         assert!(read(&format!("{good}\nevery = 'minute'")).is_err());
+        assert!(read(&format!("{good}\ntest = 'minute'")).is_err());
+        assert!(read(&format!("{good}\ntest = 'weekly'\nsleep = ['poweroff']")).is_ok());
     }
 }

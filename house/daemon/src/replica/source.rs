@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use engine::pool::{Bookmark, SendRequest, Snapshot};
 
+use super::SafeCopy;
 use super::endpoint::{BUFFER_SIZE, broken_pipe};
 use super::ssh::{SshHost, finish};
 use crate::pools::Pools;
@@ -26,11 +27,18 @@ pub(crate) trait ReplicaSource: Sync {
     /// Whether a dataset is encrypted.
     fn is_encrypted(&self, dataset: &str) -> Result<bool>;
 
+    /// Whether a dataset has an encryption key of its own, as one has that was received raw.
+    fn is_encryption_root(&self, dataset: &str) -> Result<bool>;
+
     /// The estimated bytes of a stream; 0: unknown. Fails if the stream cannot be sent.
     fn estimate(&self, request: &SendRequest) -> Result<u64>;
 
     /// Writes a stream.
     fn send(&self, request: &SendRequest, out: &mut dyn Write) -> Result<()>;
+
+    /// Lets a bookmark of the replica follow the newest snapshot that it has, so that the next increment can start there
+    /// when the snapshot is gone.
+    fn mark(&self, dataset: &str, replica: &str, copy: &SafeCopy) -> Result<()>;
 }
 
 /// A pool that is imported here.
@@ -64,6 +72,11 @@ impl ReplicaSource for LocalSource {
         Ok(self.0.pool_of_dataset(dataset)?.handle.encryption_root(dataset)?.is_some())
     }
 
+    fn is_encryption_root(&self, dataset: &str) -> Result<bool> {
+        let root = self.0.pool_of_dataset(dataset)?.handle.encryption_root(dataset)?;
+        Ok(root.as_deref() == Some(dataset))
+    }
+
     fn estimate(&self, request: &SendRequest) -> Result<u64> {
         let plan = self.pool_of_request(request)?.handle.plan_send(request)?;
         Ok(plan.steps().iter().map(|step| step.bytes).sum())
@@ -74,12 +87,20 @@ impl ReplicaSource for LocalSource {
         let plan = pool.handle.plan_send(request)?;
         Ok(pool.handle.send_planned(&plan, &mut out).map(drop)?)
     }
+
+    fn mark(&self, dataset: &str, replica: &str, copy: &SafeCopy) -> Result<()> {
+        self.0.move_replica_bookmark(dataset, replica, &copy.snapshot)
+    }
 }
 
 /// A pool of another host.
 pub(crate) struct SshSource(pub(crate) SshHost);
 
 impl SshSource {
+    fn encryption_root(&self, dataset: &str) -> Result<String> {
+        self.0.run(&["zfs", "get", "-Hp", "-o", "value", "encryptionroot", dataset])
+    }
+
     fn send_words(request: &SendRequest) -> Vec<&str> {
         let mut words = vec!["zfs", "send"];
         if let Some(token) = &request.resume {
@@ -137,8 +158,12 @@ impl ReplicaSource for SshSource {
     }
 
     fn is_encrypted(&self, dataset: &str) -> Result<bool> {
-        let root = self.0.run(&["zfs", "get", "-Hp", "-o", "value", "encryptionroot", dataset])?;
+        let root = self.encryption_root(dataset)?;
         Ok(!matches!(root.trim(), "" | "-"))
+    }
+
+    fn is_encryption_root(&self, dataset: &str) -> Result<bool> {
+        Ok(self.encryption_root(dataset)?.trim() == dataset)
     }
 
     fn estimate(&self, request: &SendRequest) -> Result<u64> {
@@ -161,6 +186,24 @@ impl ReplicaSource for SshSource {
         }
         let ended = finish(child, &self.0.host);
         copied.and(ended.map(drop))
+    }
+
+    /// The new bookmark is there before the old ones go: the snapshots of the other host can be destroyed at any time. So
+    /// its name has the guid of the snapshot.
+    fn mark(&self, dataset: &str, replica: &str, copy: &SafeCopy) -> Result<()> {
+        let part = |guid: u64| format!("replica_{replica}_{guid}");
+        let there = self.bookmarks(dataset)?;
+        if !there.iter().any(|mark| mark.name == part(copy.guid)) {
+            let snapshot = format!("{dataset}@{}", copy.snapshot);
+            let bookmark = format!("{dataset}#{}", part(copy.guid));
+            self.0.run(&["zfs", "bookmark", &snapshot, &bookmark])?;
+        }
+        for old in there {
+            if old.guid != copy.guid && old.name == part(old.guid) {
+                self.0.run(&["zfs", "destroy", &format!("{dataset}#{}", old.name)])?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -14,7 +14,7 @@ const MAX_ANSWER: u64 = 64 << 20;
 pub(crate) struct SshHost {
     ssh: Vec<String>,
     /// `USER@HOST` or `HOST`.
-    pub(super) host: String,
+    pub(crate) host: String,
     port: Option<u16>,
 }
 
@@ -95,7 +95,7 @@ impl SshHost {
     }
 
     /// Runs a command. Returns its output, or its last words as an error.
-    pub(super) fn run(&self, words: &[&str]) -> Result<String> {
+    pub(crate) fn run(&self, words: &[&str]) -> Result<String> {
         let child = self.spawn(words, Stdio::null())?;
         finish(child, &self.host)
     }

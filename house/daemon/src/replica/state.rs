@@ -26,12 +26,23 @@ pub(crate) struct SafeCopy {
 /// The known facts of a replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReplicaState {
+    /// Since when the replica is known, in seconds since 1970.
+    pub(crate) since: Option<u64>,
     /// When it was last brought up to date, in seconds since 1970.
     pub(crate) succeeded: Option<u64>,
     /// When that was last tried.
     pub(crate) tried: Option<u64>,
     /// Why the last try failed.
     pub(crate) error: Option<String>,
+    /// When all copies were last read back and found equal.
+    pub(crate) tested: Option<u64>,
+    /// When that was last tried.
+    pub(crate) test_tried: Option<u64>,
+    /// Why the last test failed.
+    pub(crate) test_error: Option<String>,
+    /// The last test read a copy that differs from its source.
+    #[serde(default)]
+    pub(crate) is_different: bool,
     /// The newest copies, by dataset of the source.
     pub(crate) copies: BTreeMap<String, SafeCopy>,
 }
@@ -75,6 +86,16 @@ impl ReplicaStates {
         }
     }
 
+    /// Remembers since when each replica is known.
+    pub(crate) fn note(&self, replicas: &[ReplicaConfig], now: u64) {
+        for replica in replicas {
+            let name = &replica.name.0;
+            if self.states.lock().get(name).is_none_or(|state| state.since.is_none()) {
+                self.update(name, |state| state.since = Some(state.succeeded.unwrap_or(now)));
+            }
+        }
+    }
+
     /// The last txg of a dataset that all its replicas have, but those that are away; 0: one of them has nothing;
     /// `None`: no replica needs the dataset's snapshots.
     pub(crate) fn replicated_txg(
@@ -84,15 +105,16 @@ impl ReplicaStates {
         now: u64,
     ) -> Option<u64> {
         let states = self.states.lock();
+        let copy = |replica: &ReplicaConfig| {
+            states.get(&replica.name.0).and_then(|state| state.copies.get(dataset))
+        };
         let is_away = |replica: &ReplicaConfig| {
-            states.get(&replica.name.0).is_some_and(|state| replica.is_away(state, now))
+            let state = states.get(&replica.name.0);
+            state.is_some_and(|state| replica.is_away(state, copy(replica).is_some(), now))
         };
         let covering = replicas.iter().filter(|replica| replica.covers(dataset));
         let covering = covering.filter(|replica| !is_away(replica));
-        let txg = |replica: &ReplicaConfig| {
-            let copy = states.get(&replica.name.0).and_then(|state| state.copies.get(dataset));
-            copy.map_or(0, |copy| copy.txg)
-        };
+        let txg = |replica: &ReplicaConfig| copy(replica).map_or(0, |copy| copy.txg);
         covering.map(txg).min()
     }
 }

@@ -24,7 +24,6 @@ const MAX_WRITE: usize = 256 << 10;
 const WINDOW_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The progress of a replication, and whether it continues.
-#[derive(Default)]
 pub(crate) struct TransferControl {
     done: AtomicU64,
     total: AtomicU64,
@@ -33,17 +32,28 @@ pub(crate) struct TransferControl {
     caller: Cancel,
     /// When it may run; none: until it is done.
     window: Option<Window>,
+    /// How often a stream checks whether its window is open.
+    window_interval: Duration,
+    /// The clock, in seconds since 1970.
+    now: fn() -> u64,
 }
 
 impl TransferControl {
     pub(crate) fn new(caller: Cancel, window: Option<Window>) -> Self {
-        Self { caller, window, ..Self::default() }
+        let (done, total, is_cancelled) = Default::default();
+        let (window_interval, now) = (WINDOW_INTERVAL, unix_seconds);
+        Self { done, total, is_cancelled, caller, window, window_interval, now }
+    }
+
+    /// More bytes are to be transferred.
+    pub(super) fn expect_bytes(&self, bytes: u64) {
+        self.total.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Whether the window has closed since the transfer began.
-    fn check_window(&self) -> Result<()> {
+    pub(super) fn check_window(&self) -> Result<()> {
         match self.window {
-            Some(window) if !window.is_open(unix_seconds()) => Err(Error::refused_error(format!(
+            Some(window) if !window.is_open((self.now)()) => Err(Error::refused_error(format!(
                 "the window {window} has closed; the transfer resumes when the window opens"
             ))),
             _ => Ok(()),
@@ -66,8 +76,8 @@ impl JobControl for TransferControl {
     }
 }
 
-/// A stream that is counted, and that ends when the job is cancelled.
-struct CountedWriter<'a> {
+/// A stream that is counted, and that ends when the job is cancelled or its window closes.
+pub(super) struct CountedWriter<'a> {
     out: &'a mut dyn Write,
     control: &'a TransferControl,
     throttle: Throttle,
@@ -75,7 +85,15 @@ struct CountedWriter<'a> {
     checked: Instant,
 }
 
-impl CountedWriter<'_> {
+impl<'a> CountedWriter<'a> {
+    pub(super) fn new(
+        out: &'a mut dyn Write,
+        control: &'a TransferControl,
+        rate: Option<RateLimit>,
+    ) -> Self {
+        Self { out, control, throttle: Throttle::new(rate), checked: Instant::now() }
+    }
+
     /// Waits until the stream may continue, or the job is cancelled.
     fn wait(&mut self, bytes: u64) {
         let mut left = self.throttle.delay(bytes, Instant::now());
@@ -92,7 +110,7 @@ impl Write for CountedWriter<'_> {
         if self.control.is_cancelled() {
             return Err(io::Error::other("the job was cancelled"));
         }
-        if self.checked.elapsed() > WINDOW_INTERVAL {
+        if self.checked.elapsed() >= self.control.window_interval {
             self.control.check_window().map_err(|why| io::Error::other(why.to_string()))?;
             self.checked = Instant::now();
         }
@@ -194,11 +212,9 @@ impl Transfer<'_> {
     }
 
     fn send(&self, request: &SendRequest, (bytes, is_new): (u64, bool)) -> Result<()> {
-        self.control.total.fetch_add(bytes, Ordering::Relaxed);
+        self.control.expect_bytes(bytes);
         self.target.receive(self.copy, is_new, &mut |out| {
-            let (control, throttle) = (self.control, Throttle::new(self.rate));
-            let mut out = CountedWriter { out, control, throttle, checked: Instant::now() };
-            self.source.send(request, &mut out)
+            self.source.send(request, &mut CountedWriter::new(out, self.control, self.rate))
         })
     }
 
@@ -250,6 +266,9 @@ fn next_stream(
         None => "the target has no snapshot in common with the source".to_owned(),
     })
 }
+
+#[cfg(test)]
+mod window_tests;
 
 #[cfg(test)]
 mod tests {

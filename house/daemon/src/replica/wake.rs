@@ -64,13 +64,13 @@ pub(super) const fn broadcast() -> SocketAddr {
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::BROADCAST), PORT)
 }
 
-/// Sends packets until the host replies. A host that replies at once gets none.
+/// Sends packets until the host replies. Returns whether it was woken: a host that replies at once gets none.
 pub(crate) fn wake_host(
     host: &SshHost,
     (address, to): (MacAddress, SocketAddr),
     control: &TransferControl,
-) -> Result<()> {
-    let begun = Instant::now();
+) -> Result<bool> {
+    let (begun, mut was_asleep) = (Instant::now(), false);
     while !host.is_awake() {
         if control.is_cancelled() {
             return Err(Error::refused_error("the job was cancelled"));
@@ -82,9 +82,10 @@ pub(crate) fn wake_host(
             )));
         }
         send_packet(address, to)?;
+        was_asleep = true;
         std::thread::sleep(INTERVAL);
     }
-    Ok(())
+    Ok(was_asleep)
 }
 
 fn send_packet(address: MacAddress, to: SocketAddr) -> Result<()> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use api::{BucketAccess, Event, JobProgress, Secret, StartBackup, StartedBackup, pool_of};
-use bucket::S3Access;
+use bucket::{CachedStore, S3Access};
 use engine::backup::{BackupCounts, BackupRepository};
 use engine::pool::{BackupRequest, Pool};
 use job::Job;
@@ -74,11 +74,12 @@ impl BackupService {
             )));
         }
         // a wrong address is an error of the call
-        let repository = BackupRepository::open(bucket::open(
-            &call.location,
-            false,
-            call.access.as_ref().map(to_s3_access).as_ref(),
-        )?)?;
+        let access = call.access.as_ref().map(to_s3_access);
+        let mut store = bucket::open(&call.location, false, access.as_ref())?;
+        if let Some(folder) = &call.cache {
+            store = Arc::new(CachedStore::open(store, folder.clone(), call.cache_bytes)?);
+        }
+        let repository = BackupRepository::open(store)?;
         let control = Arc::new(BackupControl::default());
         let subject = format!("{} to {}", call.targets.join(" "), call.location);
         let job = self.jobs.start("backup", &subject, caller.peer.uid, Arc::clone(&control) as _);

@@ -24,6 +24,7 @@ mod nvme;
 mod policies;
 mod pools;
 mod power;
+mod replica_tests;
 mod replicas;
 mod rewrites;
 mod shares;
@@ -42,6 +43,7 @@ use ::ups::UpsConfig;
 use api::Event;
 use serde::de::DeserializeOwned;
 
+pub(crate) use replica_tests::untested_replicas;
 pub(crate) use replicas::overdue_replicas;
 pub(crate) use web::WebConfig;
 

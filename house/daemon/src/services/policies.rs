@@ -44,6 +44,7 @@ fn run(context: &Context) -> PolicyRun {
     let zone = TimeZone::system();
     let replicas: Vec<ReplicaConfig> = context.config.current().section("replica");
     let now = unix_seconds();
+    context.replicas.note(&replicas, now);
     let replicated = |dataset: &str| context.replicas.replicated_txg(&replicas, dataset, now);
     let run = context.pools.run_policies(&policies(context), &replicated, (now, &zone));
     run.failed.iter().for_each(|why| context.log.write_line(&format!("snapshot policy: {why}")));

@@ -4,17 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alerts::{Condition, Severity};
-use api::{CopyStatus, GetReplicaStatus, ReplicaStatus, Replicate, ReplicatedDataset, RunReplicas};
+use api::{
+    CopyStatus, GetReplicaStatus, ReplicaStatus, Replicate, ReplicatedDataset, RunReplicas,
+    TestReplicas,
+};
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use units::MinusOrZero as _;
 
 use super::Service;
+use super::replica_tests::{is_test_due, test_replica};
 use crate::auth::{Caller, Peer};
 use crate::cancel::Cancel;
 use crate::context::Context;
 use crate::events::unix_seconds;
+use crate::jobs::RunningJob;
 use crate::pools::datasets::list_head_names;
 use crate::replica::{
     DatasetAddress, LocalSource, LocalTarget, MaxAge, RateLimit, ReplicaConfig, ReplicaSource,
@@ -27,7 +32,7 @@ use crate::{Error, Result};
 /// The time between two looks at the clock.
 const INTERVAL: Duration = Duration::from_secs(20);
 /// Seconds before a replica that failed is tried again.
-const RETRY_SECONDS: u64 = 600;
+pub(super) const RETRY_SECONDS: u64 = 600;
 
 /// The service of replicas.
 pub(super) struct ReplicaService {
@@ -42,19 +47,39 @@ impl ReplicaService {
 }
 
 /// A replication.
-struct Work<'a> {
-    source: &'a DatasetAddress,
-    target: &'a DatasetAddress,
-    recursive: bool,
-    ssh: &'a [String],
-    rate: Option<RateLimit>,
+pub(super) struct Work<'a> {
+    pub(super) source: &'a DatasetAddress,
+    pub(super) target: &'a DatasetAddress,
+    pub(super) recursive: bool,
+    pub(super) ssh: &'a [String],
+    pub(super) rate: Option<RateLimit>,
     /// When it may run.
-    window: Option<Window>,
+    pub(super) window: Option<Window>,
     /// The configured replica.
     replica: Option<&'a ReplicaConfig>,
 }
 
-fn configured(context: &Context) -> Vec<ReplicaConfig> {
+impl<'a> Work<'a> {
+    pub(super) fn of(replica: &'a ReplicaConfig, window: Option<Window>) -> Self {
+        Work {
+            source: &replica.source,
+            target: &replica.target,
+            recursive: replica.recursive,
+            ssh: &replica.ssh,
+            rate: replica.rate,
+            window,
+            replica: Some(replica),
+        }
+    }
+
+    /// The dataset of the target, and the source's with its host.
+    pub(super) fn names(&self, dataset: &str) -> (String, String) {
+        let below = dataset.strip_prefix(self.source.dataset()).unwrap_or_default();
+        (format!("{}{below}", self.target.dataset()), format!("{}{below}", self.source.to_text()))
+    }
+}
+
+pub(super) fn configured(context: &Context) -> Vec<ReplicaConfig> {
     context.config.current().section("replica")
 }
 
@@ -68,12 +93,16 @@ fn replicate(
     let (uid, source) = (caller.peer.uid, work.source.to_text());
     let job = context.jobs.start("replicate", &source, uid, Arc::clone(&control) as Arc<_>);
     let done = replicate_all(context, work, caller, &control);
-    match &done {
+    end_job(job, &control, &done);
+    done
+}
+
+pub(super) fn end_job<T>(job: RunningJob, control: &TransferControl, done: &Result<T>) {
+    match done {
         Ok(_) => job.finish(),
         Err(why) if control.is_cancelled() => job.cancelled(why.to_string()),
         Err(why) => job.fail(why.to_string()),
     }
-    done
 }
 
 fn replicate_all(
@@ -82,38 +111,94 @@ fn replicate_all(
     caller: &Caller,
     control: &TransferControl,
 ) -> Result<Vec<ReplicatedDataset>> {
-    let pools = &context.pools;
-    let [source_host, target_host] =
-        [work.source, work.target].map(|address| SshHost::new(address, work.ssh));
-    check_ends(work, source_host.is_some(), target_host.is_some())?;
-    let other_host = source_host.as_ref().or(target_host.as_ref());
-    if let (Some(replica), Some(host)) = (work.replica, other_host)
-        && let Some(address) = replica.wake
-    {
-        wake_host(host, (address, replica.wake_address), control)?;
+    let ends = Ends::open(context, work, caller)?;
+    let was_asleep = ends.wake(work, control)?;
+    let done = copy_all(context, work, (&ends, control));
+    if was_asleep {
+        ends.send_to_sleep(context, work);
     }
-    let is_pull = source_host.is_some();
-    let source: Box<dyn ReplicaSource> = match source_host {
+    done
+}
+
+/// The two ends of a replication.
+pub(super) struct Ends {
+    pub(super) source: Box<dyn ReplicaSource>,
+    target: Box<dyn ReplicaTarget>,
+    /// The host of the end that is not here.
+    other_host: Option<SshHost>,
+}
+
+impl Ends {
+    pub(super) fn open(context: &Arc<Context>, work: &Work<'_>, caller: &Caller) -> Result<Self> {
+        let [source_host, target_host] =
+            [work.source, work.target].map(|address| SshHost::new(address, work.ssh));
+        check_ends(work, source_host.is_some(), target_host.is_some())?;
+        let other = if source_host.is_some() { work.source } else { work.target };
+        let local = LocalTarget { pools: Arc::clone(&context.pools), caller: caller.clone() };
+        Ok(Self {
+            source: open_source(context, source_host),
+            target: match target_host {
+                Some(host) => Box::new(host),
+                None => Box::new(local),
+            },
+            other_host: SshHost::new(other, work.ssh),
+        })
+    }
+
+    /// Wakes the other host. Returns whether it was asleep.
+    pub(super) fn wake(&self, work: &Work<'_>, control: &TransferControl) -> Result<bool> {
+        let address = work.replica.and_then(|replica| Some((replica.wake?, replica.wake_address)));
+        match (&self.other_host, address) {
+            (Some(host), Some(address)) => wake_host(host, address, control),
+            _ => Ok(false),
+        }
+    }
+
+    /// Sends a host to sleep again that was woken. A failure is in the log: the copies are safe.
+    pub(super) fn send_to_sleep(&self, context: &Context, work: &Work<'_>) {
+        let (Some(host), Some(replica)) = (&self.other_host, work.replica) else { return };
+        let words: Vec<&str> = replica.sleep.iter().map(String::as_str).collect();
+        if words.is_empty() {
+            return;
+        }
+        if let Err(why) = host.run(&words) {
+            let name = &replica.name.0;
+            context
+                .log
+                .write_line(&format!("replica {name}: it was not sent to sleep again: {why}"));
+        }
+    }
+}
+
+pub(super) fn open_source(context: &Context, host: Option<SshHost>) -> Box<dyn ReplicaSource> {
+    match host {
         Some(host) => Box::new(SshSource(host)),
-        None => Box::new(LocalSource(Arc::clone(pools))),
-    };
-    let local = LocalTarget { pools: Arc::clone(pools), caller: caller.clone() };
-    let target: &dyn ReplicaTarget = target_host.as_ref().map_or(&local, |host| host);
-    let (from, to) = (work.source.dataset(), work.target.dataset());
+        None => Box::new(LocalSource(Arc::clone(&context.pools))),
+    }
+}
+
+fn copy_all(
+    context: &Context,
+    work: &Work<'_>,
+    (ends, control): (&Ends, &TransferControl),
+) -> Result<Vec<ReplicatedDataset>> {
+    let (source, target) = (&*ends.source, &*ends.target);
     let mut done = Vec::new();
-    for dataset in source.datasets(from, work.recursive)? {
-        let below = dataset.strip_prefix(from).unwrap_or_default();
-        let (copy, name) = (format!("{to}{below}"), format!("{}{below}", work.source.to_text()));
-        let (source, dataset, rate) = (&*source, &*dataset, work.rate);
+    for dataset in source.datasets(work.source.dataset(), work.recursive)? {
+        let (copy, name) = work.names(&dataset);
+        let (dataset, rate) = (&*dataset, work.rate);
         let transfer = Transfer { source, dataset, target, copy: &copy, control, rate };
         let safe = transfer.run()?;
         if let (Some(replica), Some(safe)) = (work.replica, &safe) {
             let (replica, safe) = (replica.name.0.as_str(), safe.clone());
-            // a pull changes nothing at its source
-            if !is_pull {
-                pools.move_replica_bookmark(dataset, replica, &safe.snapshot)?;
-            }
+            let marked = source.mark(dataset, replica, &safe);
             context.replicas.update(replica, |state| drop(state.copies.insert(name.clone(), safe)));
+            if let Err(why) = marked {
+                // the copy is there, also if a user of the other host may not create bookmarks
+                context
+                    .log
+                    .write_line(&format!("replica {replica}: {name} has no bookmark: {why}"));
+            }
         }
         let snapshot = safe.map(|safe| safe.snapshot);
         done.push(ReplicatedDataset { source: name, target: copy, snapshot });
@@ -148,15 +233,8 @@ fn run_replica(
 ) -> Result<Vec<ReplicatedDataset>> {
     let _running = context.replica_lock.lock();
     let name = replica.name.0.as_str();
-    let work = Work {
-        source: &replica.source,
-        target: &replica.target,
-        recursive: replica.recursive,
-        ssh: &replica.ssh,
-        rate: replica.rate,
-        window,
-        replica: Some(replica),
-    };
+    let work = Work::of(replica, window);
+    context.replicas.note(std::slice::from_ref(replica), unix_seconds());
     context.replicas.update(name, |state| state.tried = Some(unix_seconds()));
     let done = replicate(context, &work, caller);
     context.replicas.update(name, |state| match &done {
@@ -177,6 +255,19 @@ fn is_due(context: &Context, replica: &ReplicaConfig, now: u64) -> bool {
     }
     let start = replica.every.period().start(now, &TimeZone::system());
     start.is_some_and(|start| state.succeeded.is_none_or(|succeeded| succeeded < start))
+}
+
+/// Brings a replica up to date and tests it, if that is due.
+fn run_due(context: &Arc<Context>, replica: &ReplicaConfig) {
+    let peer = Peer::from_uid(rustix::process::geteuid().as_raw());
+    let caller = Caller { peer, cancel: Cancel::default() };
+    let log = |why: Error| context.log.write_line(&format!("replica {}: {why}", replica.name.0));
+    if is_due(context, replica, unix_seconds()) {
+        let _ = run_replica(context, replica, replica.window, &caller).map_err(log);
+    }
+    if is_test_due(context, replica, unix_seconds()) {
+        let _ = test_replica(context, replica, replica.window, &caller).map_err(log);
+    }
 }
 
 /// A condition for each replica whose newest copy is older than the configuration allows.
@@ -227,6 +318,8 @@ fn status(context: &Context) -> Vec<ReplicaStatus> {
             target: replica.target.to_text(),
             succeeded: state.succeeded,
             error: state.error,
+            tested: state.tested,
+            test_error: state.test_error,
         }
     };
     configured(context).into_iter().map(report).collect()
@@ -262,6 +355,18 @@ fn copies(context: &Context, replica: &ReplicaConfig, state: &ReplicaState) -> V
     heads.into_iter().filter(|head| replica.covers(head)).map(report).collect()
 }
 
+/// The configured replica of a name, or all of them.
+fn named(context: &Context, name: Option<&str>) -> Result<Vec<ReplicaConfig>> {
+    let mut all = configured(context);
+    all.retain(|replica| name.is_none_or(|name| replica.name.0 == name));
+    if all.is_empty() {
+        return Err(Error::refused_error(
+            "no such replica is configured: add a section [[replica]] to config.toml",
+        ));
+    }
+    Ok(all)
+}
+
 impl Service for ReplicaService {
     fn name(&self) -> &'static str {
         "replicas"
@@ -285,18 +390,17 @@ impl Service for ReplicaService {
         });
         let context = Arc::clone(&self.context);
         router.add(move |call: &RunReplicas, caller| {
-            let mut all = configured(&context);
-            if let Some(name) = &call.name {
-                all.retain(|replica| replica.name.0 == *name);
-            }
-            if all.is_empty() {
-                return Err(Error::refused_error(
-                    "no such replica is configured: add a section [[replica]] to config.toml",
-                ));
-            }
             let mut done = Vec::new();
-            for replica in &all {
+            for replica in &named(&context, call.name.as_deref())? {
                 done.extend(run_replica(&context, replica, None, caller)?);
+            }
+            Ok(done)
+        });
+        let context = Arc::clone(&self.context);
+        router.add(move |call: &TestReplicas, caller| {
+            let mut done = Vec::new();
+            for replica in &named(&context, call.name.as_deref())? {
+                done.extend(test_replica(&context, replica, None, caller)?);
             }
             Ok(done)
         });
@@ -311,19 +415,12 @@ impl Service for ReplicaService {
                 tokio::time::sleep(INTERVAL).await;
                 for replica in configured(&context) {
                     // in a power failure the battery is for the data that is already here
-                    if context.ups.is_quiet() || !is_due(&context, &replica, unix_seconds()) {
+                    if context.ups.is_quiet() {
                         continue;
                     }
                     let context = Arc::clone(&context);
-                    let run = move || {
-                        let peer = Peer::from_uid(rustix::process::geteuid().as_raw());
-                        let caller = Caller { peer, cancel: Cancel::default() };
-                        if let Err(why) = run_replica(&context, &replica, replica.window, &caller) {
-                            context.log.write_line(&format!("replica {}: {why}", replica.name.0));
-                        }
-                    };
                     // the log has the error
-                    let _ = tokio::task::spawn_blocking(run).await;
+                    let _ = tokio::task::spawn_blocking(move || run_due(&context, &replica)).await;
                 }
             }
         });

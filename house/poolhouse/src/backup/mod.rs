@@ -5,6 +5,7 @@
 mod check;
 mod init;
 mod list;
+mod protect;
 mod prune;
 mod read;
 mod retention;
@@ -75,6 +76,8 @@ enum Command {
     Prune(prune::Args),
     /// Verify every block that a snapshot needs
     Check(check::Args),
+    /// Protect what the snapshots need from deletion, for some days from now (object lock)
+    Protect(protect::Args),
 }
 
 impl Backup {
@@ -90,6 +93,7 @@ impl Backup {
             Command::Send(args) => args.run(),
             Command::Prune(args) => args.run(),
             Command::Check(args) => args.run(),
+            Command::Protect(args) => args.run(),
         }
     }
 }
@@ -103,6 +107,13 @@ struct RepositoryArgs {
     /// the raw bytes; may be repeated
     #[arg(long, value_name = "DATASET=FILE")]
     key: Vec<String>,
+    #[command(flatten)]
+    cache: CacheArgs,
+}
+
+/// A cache before the store.
+#[derive(clap::Args, Debug)]
+struct CacheArgs {
     /// Keep what is read from the store in this folder too, so that it is fetched once. The folder then holds
     /// parts of the snapshots, readable by its owner alone
     #[arg(long, value_name = "FOLDER")]
@@ -112,6 +123,17 @@ struct RepositoryArgs {
     cache_size: u64,
 }
 
+impl CacheArgs {
+    /// Opens the repository at an address, behind the cache.
+    fn open(&self, location: &str) -> Result<BackupRepository, Failure> {
+        let mut store = bucket::open(location, false, s3_access().as_ref())?;
+        if let Some(folder) = &self.cache {
+            store = Arc::new(CachedStore::open(store, folder.clone(), self.cache_size)?);
+        }
+        Ok(BackupRepository::open(store)?)
+    }
+}
+
 fn parse_size(text: &str) -> Result<u64, String> {
     units::parse_bytes(text).ok_or_else(|| "a size is expected, as in 500M or 10G".to_owned())
 }
@@ -119,11 +141,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
 impl RepositoryArgs {
     /// Opens the repository, and loads the keys that are given.
     fn open(&self) -> Result<BackupRepository, Failure> {
-        let mut store = bucket::open(&self.location, false, s3_access().as_ref())?;
-        if let Some(folder) = &self.cache {
-            store = Arc::new(CachedStore::open(store, folder.clone(), self.cache_size)?);
-        }
-        let repository = BackupRepository::open(store)?;
+        let repository = self.cache.open(&self.location)?;
         for each in &self.key {
             let (dataset, file) = each.rsplit_once('=').ok_or_else(|| {
                 let wanted = "DATASET=FILE is expected, as in tank/home=key.txt";
@@ -145,7 +163,7 @@ fn s3_access() -> Option<S3Access> {
 }
 
 /// Random numbers of the operating system.
-fn random() -> Arc<FillRandom> {
+pub(crate) fn random() -> Arc<FillRandom> {
     Arc::new(|mut bytes: &mut [u8]| {
         while !bytes.is_empty() {
             let flags = rustix::rand::GetRandomFlags::empty();
@@ -157,6 +175,6 @@ fn random() -> Arc<FillRandom> {
 }
 
 /// Seconds since 1970.
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -8,7 +8,7 @@ use units::human_bytes;
 
 use super::retention::Retention;
 use super::work::with_progress;
-use super::{now, open, random};
+use super::{CacheArgs, now, random};
 use crate::outcome::{CommandResult, Outcome};
 use crate::print;
 
@@ -34,6 +34,8 @@ pub(super) struct Args {
     remove: Vec<String>,
     #[command(flatten)]
     retention: Retention,
+    #[command(flatten)]
+    cache: CacheArgs,
     /// Repack packs of which less than this part is needed, percent
     #[arg(long, value_name = "PERCENT", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=100))]
@@ -51,7 +53,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(&self) -> CommandResult {
-        let repository = open(&self.location)?;
+        let repository = self.cache.open(&self.location)?;
         let snapshots = repository.snapshots();
         let mut removed: HashSet<u64> = HashSet::new();
         for name in &self.remove {

@@ -1,5 +1,6 @@
 //! `poolhouse backup run`: has the daemon add snapshots to a repository.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use api::{BucketAccess, CancelJob, Job, JobState, ListJobs, Secret, StartBackup};
@@ -36,6 +37,12 @@ pub(super) struct Args {
     /// Back up the datasets below as well
     #[arg(short, long)]
     recursive: bool,
+    /// The daemon keeps what it reads from the store in this folder too, so that it is fetched once
+    #[arg(long, value_name = "FOLDER")]
+    cache: Option<PathBuf>,
+    /// The most space that the cache takes
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = super::parse_size)]
+    cache_size: u64,
     /// Do not wait for the end: `poolhouse jobs` shows how far it is
     #[arg(long)]
     detach: bool,
@@ -57,6 +64,12 @@ fn bucket_access() -> Option<BucketAccess> {
     })
 }
 
+/// The path as the daemon sees it, which has another working directory.
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    let failed = |why| Failure::unreadable(path, &engine::error::io_error_text(&why));
+    std::path::absolute(path).map_err(failed)
+}
+
 /// How often to look how far the job is.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -66,6 +79,8 @@ impl Args {
             location: self.location.clone(),
             targets: self.targets.clone(),
             recursive: self.recursive,
+            cache: self.cache.as_deref().map(absolute).transpose()?,
+            cache_bytes: self.cache_size,
             access: if self.location.starts_with("s3://") { bucket_access() } else { None },
         };
         interrupt::install_handler();

@@ -16,9 +16,12 @@ pub(crate) mod pool_path;
 mod report;
 pub(crate) mod scan;
 pub(crate) mod stat;
+mod streams;
 mod tree;
 pub(crate) mod verify;
 pub(crate) mod volume;
+
+use std::path::PathBuf;
 
 use crate::outcome::CommandResult;
 use crate::pool_args::PoolArgs;
@@ -44,7 +47,8 @@ const STATUSES: &str = "Exit status:
 Examples:
   poolhouse rescue scan -d ~/images
   poolhouse rescue list -d /dev/sdb1 -d /dev/sdc1 tank
-  poolhouse rescue get -d ~/images tank/home:/ann ~/saved";
+  poolhouse rescue get -d ~/images tank/home:/ann ~/saved
+  poolhouse rescue ls --stream full.zstream --stream more.zstream tank/home@two:/";
 
 /// Find pools and get everything out of them, without importing anything
 #[derive(clap::Args, Debug)]
@@ -52,6 +56,16 @@ Examples:
 pub(crate) struct Rescue {
     #[command(flatten)]
     pool_args: PoolArgs,
+    /// Read the snapshots of this send stream, in place of a pool on drives; may be repeated, the increments behind the full
+    /// stream. The names are those of the sender
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Which pool")]
+    #[arg(conflicts_with_all = ["paths", "deep", "txg", "rewind", "checkpoint"])]
+    stream: Vec<PathBuf>,
+    /// The folder for the contents of the streams, which take about as much space there as the files. Nothing is left
+    /// there
+    #[arg(long, value_name = "FOLDER", global = true, help_heading = "Which pool")]
+    #[arg(requires = "stream")]
+    space: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -86,7 +100,17 @@ enum Command {
 
 impl Rescue {
     pub(crate) fn run(&self) -> CommandResult {
-        let common = &self.pool_args;
+        let received = match self.stream.as_slice() {
+            [] => None,
+            streams => {
+                let folder = self.space.clone().unwrap_or_else(std::env::temp_dir);
+                Some(streams::StreamPool::receive(streams, &folder)?)
+            }
+        };
+        let common = match &received {
+            Some(received) => &self.pool_args.with_path(received.path()),
+            None => &self.pool_args,
+        };
         match &self.command {
             Command::Scan(args) => scan::run(args, common),
             Command::List(args) => list::run(args, common),

@@ -23,7 +23,8 @@ Examples:
   ssh nas zfs send -i @monday tank/photos@tuesday | poolhouse zfs receive -F tank/photos
   ssh nas zfs send -R tank@monday | poolhouse zfs receive -Fdu backup
   poolhouse zfs receive -s tank/photos <photos.zstream   can be resumed: zfs send -t TOKEN
-  poolhouse zfs receive -A tank/photos                   discards the received part"
+  poolhouse zfs receive -A tank/photos                   discards the received part
+  ssh nas zfs send -w tank/photos@one | poolhouse zfs receive -cv tank/photos@one   heals damaged blocks"
 )]
 #[command(disable_help_flag = true)]
 #[expect(clippy::struct_excessive_bools, reason = "options, each on its own")]
@@ -65,25 +66,26 @@ pub(super) struct ReceiveArgs {
     /// Leave out a property of the stream
     #[arg(short = 'x', value_name = "PROPERTY")]
     excluded: Vec<String>,
+    /// Receive nothing: heal damaged blocks of a snapshot from a stream of the same snapshot. With -n, only count them
+    #[arg(short = 'c', conflicts_with_all = ["force", "resumable", "abort", "drop_pool",
+          "last_element", "properties", "excluded"])]
+    corrective: bool,
     #[command(flatten)]
-    missing: MissingOptions,
+    _accepted: AcceptedOptions,
     /// FS, VOLUME or FS@NAME
     target: String,
 }
 
-/// Options of zfs-receive(8) that are refused or need nothing.
+/// Options of zfs-receive(8) that need nothing.
 #[derive(clap::Args, Debug)]
-struct MissingOptions {
+struct AcceptedOptions {
     /// Mounted file systems stay mounted, so that nothing need be forced
     #[arg(short = 'M', hide = true)]
     _force_unmount: bool,
-    #[arg(short = 'c', hide = true)]
-    corrective: bool,
 }
 
 impl ReceiveArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
-        super::refuse_options("receive", &[("-c", self.missing.corrective)])?;
         if self.abort {
             return asking.execute(&AbortReceive { target: self.target.clone() });
         }
@@ -96,9 +98,18 @@ impl ReceiveArgs {
         let offered = asking.offer_descriptor(input.as_fd().try_clone_to_owned()?)?;
         let done = asking.request(&self.call(offered.path().to_owned())?)?;
         if asking.json {
-            print::json(&done.snapshots)?;
+            match &done.healed {
+                Some(healed) => print::json(healed)?,
+                None => print::json(&done.snapshots)?,
+            }
         } else if self.verbose {
             done.snapshots.iter().try_for_each(|one| self.report(one))?;
+        }
+        if let Some(healed) = done.healed.as_ref().filter(|_| self.verbose && !asking.json) {
+            print::line(&format!(
+                "{}: {} blocks examined, {} damaged, {} healed",
+                healed.snapshot, healed.examined, healed.damaged, healed.healed
+            ))?;
         }
         for why in &done.not_mounted {
             print::error(why);
@@ -118,6 +129,7 @@ impl ReceiveArgs {
             no_mount: self.no_mount,
             dry_run: self.dry_run,
             resumable: self.resumable,
+            corrective: self.corrective,
             skip_holds: self.skip_holds,
             set_properties: canonical_properties(&self.properties)?,
             excluded_properties: self

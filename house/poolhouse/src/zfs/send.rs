@@ -81,9 +81,14 @@ pub(super) struct SendArgs {
     #[arg(long = "redact", value_name = "BOOKMARK", conflicts_with_all = ["intermediates",
           "replicate", "properties", "raw", "backup", "holds", "token"])]
     redact: Option<String>,
+    /// Send the saved part of an interrupted `zfs receive -s` into this file system or volume. Its receiver, with -s, goes
+    /// on with `zfs send -t` of the first sender
+    #[arg(short = 'S', long = "saved", conflicts_with_all = ["base", "intermediates", "replicate",
+          "properties", "backup", "holds", "token", "redact"])]
+    saved: bool,
     #[command(flatten)]
-    missing: MissingOptions,
-    /// FS@NAME
+    _accepted: AcceptedOptions,
+    /// FS@NAME, or with -S FS
     #[arg(required_unless_present = "token")]
     snapshot: Option<String>,
 }
@@ -116,25 +121,16 @@ pub(crate) fn refuse_terminal(out: &io::Stdout) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Options of zfs-send(8) that are refused.
+/// Options of zfs-send(8) that need nothing.
 #[derive(clap::Args, Debug)]
-struct MissingOptions {
-    #[arg(short = 'S', long = "saved", hide = true)]
-    saved: bool,
+struct AcceptedOptions {
     /// Ignored: deduplicated streams no longer exist
     #[arg(short = 'D', long = "dedup", hide = true)]
     _dedup: bool,
 }
 
-impl MissingOptions {
-    fn check(&self) -> Result<(), Failure> {
-        super::refuse_options("send", &[("-S", self.saved)])
-    }
-}
-
 impl SendArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
-        self.missing.check()?;
         let (out, mut call) = (io::stdout(), self.call());
         let reports = self.verbose || self.parsable || asking.json;
         if self.dry_run || reports {
@@ -175,6 +171,7 @@ impl SendArgs {
             backup: self.backup,
             holds: self.holds,
             redact: self.redact.clone(),
+            saved: self.saved,
             descriptor: PathBuf::new(),
         }
     }

@@ -43,6 +43,7 @@ mod replicas;
 mod rescue_get;
 mod rescue_manifest;
 mod rescue_scan;
+mod rescue_streams;
 mod rewind;
 mod rewrite;
 mod script_words;

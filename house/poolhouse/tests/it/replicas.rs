@@ -204,15 +204,110 @@ fn another_host_is_pulled_from_by_ssh() {
     let done = nas.run_ok("replicate run");
     assert_eq!(done, "copies/from has ssh://me@nas/tank/from@three\n");
     assert_eq!(guids(&nas, "copies/from"), guids(&remote, "tank/from"));
-    // the bookmark is the fixture's own: nothing is left at the source
-    assert_eq!(remote.run_ok("zfs list -Ho name -t bookmark -r tank/from"), "tank/from#one\n");
+    // one bookmark is the fixture's own; the other follows the newest snapshot of the copy
+    let guid = guids(&nas, "copies/from").pop().unwrap();
+    let marks = format!("tank/from#one\ntank/from#replica_pull_{guid}\n");
+    assert_eq!(remote.run_ok("zfs list -Ho name -t bookmark -s createtxg tank/from"), marks);
+    // so the source may destroy that snapshot
+    remote.run_ok("zfs destroy tank/from@three");
+    remote.run_ok("zfs snapshot tank/from@again");
+    nas.run_ok("replicate run pull");
+    assert_eq!(guids(&nas, "copies/from").last(), guids(&remote, "tank/from").last());
     let status = nas.run_ok("replicate status --json");
-    assert!(status.contains("\"snapshot\": \"three\"") && status.contains("\"missing\": null"));
+    assert!(status.contains("\"snapshot\": \"again\"") && status.contains("\"missing\": null"));
     // the copy has more than the source: nothing is discarded
     nas.run_ok("zfs snapshot copies/from@own");
     remote.run_ok("zfs snapshot tank/from@four");
     let said = nas.run_failing("replicate run", 14);
-    assert!(said.contains("`zfs rollback -r copies/from@three`"), "{said}");
+    assert!(said.contains("`zfs rollback -r copies/from@again`"), "{said}");
     let said = nas.run_failing("replicate ssh://me@nas/tank/from ssh://me@nas/tank/b", 2);
     assert!(said.contains("must be in a pool of this host"), "{said}");
+}
+
+#[test]
+fn woken_host_is_sent_to_sleep_again() {
+    let (nas, remote) = (two_pools("waker"), TestNas::new("sleeper", 1));
+    let drive = remote.drive_paths(1).remove(0);
+    remote.run_ok(&format!("zpool create -O mountpoint=none far {}", path_arg(&drive)));
+    let asleep = nas.0.join("asleep");
+    let real = ssh_to(&nas, &remote);
+    // the host does not reply while the file exists, and `doze now` creates it
+    let program = nas.0.join("ssh-asleep");
+    let text = format!(
+        "#!/bin/sh\nfor last; do :; done\n[ \"$last\" = \"'doze' 'now'\" ] && exec touch {asleep}\n\
+         [ -e {asleep} ] && exit 255\nexec {real} \"$@\"\n",
+        asleep = path_arg(&asleep),
+        real = path_arg(&real)
+    );
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    write_config(
+        &nas,
+        &format!(
+            "[[replica]]\nname = \"far\"\nsource = \"tank/from\"\nrecursive = false\n\
+             target = \"ssh://me@nas/far/from\"\nevery = \"monthly\"\nssh = [\"{}\"]\n\
+             wake = \"00:11:22:33:44:55\"\nwake-address = \"{}\"\nsleep = [\"doze\", \"now\"]\n",
+            path_arg(&program),
+            socket.local_addr().unwrap()
+        ),
+    );
+    nas.wait_until(|| nas.run_ok("config show").contains("far"));
+    // a host that is awake stays so
+    nas.run_ok("replicate run far");
+    assert!(!asleep.exists());
+    fs::write(&asleep, "").unwrap();
+    let there = asleep.clone();
+    let network_card = std::thread::spawn(move || {
+        let mut packet = [0; 200];
+        let length = socket.recv(&mut packet).unwrap();
+        fs::remove_file(there).unwrap();
+        packet[..length].ends_with(&[0, 0x11, 0x22, 0x33, 0x44, 0x55])
+    });
+    nas.run_ok("zfs snapshot tank/from@three");
+    nas.run_ok("replicate run far");
+    assert!(network_card.join().unwrap());
+    assert!(asleep.exists(), "it sleeps again");
+    fs::remove_file(&asleep).unwrap();
+    assert_eq!(guids(&remote, "far/from"), guids(&nas, "tank/from"));
+}
+
+#[test]
+fn test_restore_finds_a_copy_that_differs() {
+    let nas = two_pools("tested");
+    // a copy without checksums, so that wrong content can be read
+    let full = fixtures::load("sent").dir.join("full.zstream");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_poolhouse"));
+    command.args(["zfs", "receive", "-u", "-o", "checksum=off", "-o", "compression=off"]);
+    command.args(["backup/from", "--state", path_arg(&nas.state_dir())]);
+    assert!(command.stdin(File::open(full).unwrap()).output().unwrap().status.success());
+    write_config(
+        &nas,
+        "[[replica]]\nname = \"second\"\nsource = \"tank/from\"\ntarget = \"backup/from\"\n\
+         every = \"monthly\"\nrecursive = false\ntest = \"weekly\"\n",
+    );
+    nas.wait_until(|| nas.run_ok("config show").contains("second"));
+    nas.run_ok("replicate run second");
+    let done = nas.run_ok("replicate test second");
+    assert!(done.starts_with("backup/from@two equals tank/from: "), "{done}");
+    assert!(nas.run_ok("replicate status").contains("second: copies read back and found equal"));
+    nas.run_ok("serve --stop");
+    let drive = nas.drive_paths(1).remove(0);
+    let mut bytes = fs::read(&drive).unwrap();
+    let lines = b"\n59990\n59991\n";
+    let places: Vec<_> =
+        (0..bytes.len() - lines.len()).filter(|at| bytes[*at..].starts_with(lines)).collect();
+    assert!(!places.is_empty());
+    for at in places {
+        bytes[at + 2] = b'8';
+    }
+    fs::write(&drive, bytes).unwrap();
+    let said = nas.run_failing("replicate test", 14);
+    assert!(said.contains("the copy 'backup/from@two' differs from its source"), "{said}");
+    let status = nas.run("replicate status");
+    assert!(status.status != 0 && status.stderr.contains("differs from its source"));
+    nas.wait_until(|| {
+        nas.run("alerts list").stdout.contains("Replica second differs from its source")
+    });
+    nas.run_failing("replicate test other", 14);
 }

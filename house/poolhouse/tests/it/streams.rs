@@ -83,10 +83,27 @@ fn send_command_writes_the_stream_of_openzfs() {
     let incremental = send_to_file(&nas, "zfs send -i @one tank/from@two");
     assert!(incremental == recorded("incremental.zstream"));
     assert!(send_to_file(&nas, "zfs send -w tank/from@one") == recorded("all-flags.zstream"));
-    let said = nas.run_failing("zfs send -S tank/from", 2);
-    assert!(said.contains("zfs send -S is not supported yet"), "{said}");
+    let said = nas.run_failing("zfs send -S tank/from", 1);
+    assert!(said.contains("has no saved part of an interrupted receive"), "{said}");
+    nas.run_failing("zfs send -S -i @one tank/from", 2);
     nas.run_failing("zfs send tank/from@none", 1);
     nas.run_failing("zfs send tank/from", 1);
+}
+
+#[test]
+fn corrective_receive_compares_blocks() {
+    let nas = import_sent("corrective");
+    let full = fixtures::load("sent").dir.join("full.zstream");
+    let (status, said) = receive_file(&nas, "zfs receive -c tank/from@one", &full);
+    assert_eq!((status, said.as_str()), (0, ""));
+    let (status, said) = receive_file(&nas, "zfs receive -c tank/from@two", &full);
+    assert!(status == 1 && said.contains("is not of this snapshot"), "{said}");
+    let (status, said) = receive_file(&nas, "zfs receive -c -F tank/from@one", &full);
+    assert_eq!(status, 2, "{said}");
+    assert_eq!(
+        nas.run_ok("zfs list -Ho name -t snapshot tank/from"),
+        "tank/from@one\ntank/from@two\n"
+    );
 }
 
 #[test]
@@ -222,6 +239,14 @@ fn replicated_tree_follows_renames_and_destructions() {
         "zfs send -R tank/tree@three",
         "zfs receive -du -x compression -o atime=off tank/copy/all",
     );
+    // a clone takes the place of its origin
+    nas.run_ok("zfs promote tank/tree/clone");
+    nas.run_ok("zfs rename tank/tree/clone tank/tree/first");
+    nas.run_ok("zfs snapshot -r tank/tree@four");
+    pass("zfs send -R -I @three tank/tree@four", "zfs receive -uF tank/copy/tree");
+    assert_eq!(names("tank/tree"), names("tank/copy/tree"));
+    assert_eq!(get("origin tank/copy/tree/first"), "-\t-\n");
+    assert_eq!(get("origin tank/copy/tree/moved"), "tank/copy/tree/first@one\t-\n");
 }
 
 #[test]

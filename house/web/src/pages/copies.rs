@@ -57,6 +57,11 @@ fn replica_card(replica: &ReplicaStatus, now: u64, visit: &Visit) -> Markup {
                 (None, Some(time)) => p { "Brought up to date " (ago(time, now)) "." },
                 (None, None) => p class="hint" { "It has not run yet." },
             }
+            @match (&replica.test_error, replica.tested) {
+                (Some(why), _) => p class="complaint" { "The last test failed: " (why) },
+                (None, Some(time)) => p { "Read back and found equal " (ago(time, now)) "." },
+                (None, None) => {},
+            }
             div class="scroll" tabindex="0" { table {
                 thead { tr {
                     th { "Dataset" } th { "Newest safe copy" } th { "Taken" } th class="number" { "Missing snapshots" }

@@ -14,8 +14,8 @@ use arc::{Cache, MemoryBudget};
 use job::Job;
 use parking_lot::Mutex;
 pub use repository::{
-    BackupCounts, CheckOptions, CheckReport, Damage, ObjectInfo, ObjectStore, PruneOptions,
-    PruneReport, SnapshotSummary, StoreError, memory::Faults, memory::MemoryStore,
+    BackupCounts, CheckOptions, CheckReport, Damage, ObjectInfo, ObjectStore, ProtectReport,
+    PruneOptions, PruneReport, SnapshotSummary, StoreError, memory::Faults, memory::MemoryStore,
     memory::SingleFault,
 };
 
@@ -95,6 +95,11 @@ impl BackupRepository {
     /// Verifies every block that a snapshot needs.
     pub fn check(&self, options: CheckOptions, job: &Job) -> Result<CheckReport> {
         self.0.repository.check(options, job).map_err(Error::from_repository_error)
+    }
+
+    /// Protects all objects that the snapshots need from deletion until a time in seconds since 1970 (object lock).
+    pub fn protect(&self, until: u64, job: &Job) -> Result<ProtectReport> {
+        self.0.repository.protect(until, job).map_err(Error::from_repository_error)
     }
 
     /// Removes the snapshots that `is_removed` names, and the blocks that no other snapshot needs. `now` is in

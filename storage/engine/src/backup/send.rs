@@ -78,6 +78,7 @@ impl BackupRepository {
             objset: &objset,
             name: &name,
             guid: manifest.guid,
+            is_partial: false,
             creation_time: manifest.creation,
             case_insensitive: manifest.property("casesensitivity") == Some("insensitive"),
             base,

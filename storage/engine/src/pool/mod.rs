@@ -13,6 +13,7 @@ mod backup;
 mod cache;
 mod checkpoint;
 mod compatibility;
+mod corrective_receive;
 mod create;
 mod data_errors;
 mod datasets;
@@ -60,6 +61,7 @@ mod replay_tests;
 mod retire;
 mod rewind;
 mod rewrite;
+mod saved_send;
 mod scan;
 mod send;
 mod send_plan;
@@ -97,6 +99,7 @@ pub use arc::{MemoryBudget, MemoryReservation};
 pub use backup::BackupRequest;
 pub use cache::CacheCounts;
 pub use checkpoint::CheckpointStatus;
+pub use corrective_receive::Healed;
 pub use create::{
     ImportOptions, NewPool, NewVdev, check_create, check_pool_name, create, create_encrypted,
     create_on_devices, create_on_devices_with, create_with_options, import, import_devices,

@@ -69,7 +69,7 @@ impl Pool {
             .filter(|state| state.bytes > 0)
             .map(|state| ResumePoint { object: state.object, offset: state.offset });
         let failed = |why: send::Error| plan.stream_error(&why);
-        let stream = (plan.begin.clone(), point);
+        let stream = (plan.begin.clone(), reader.order(), point);
         let mut receiver =
             Receiver::new(set.objset.clone(), base, stream, &mut begin_tx).map_err(failed)?;
         loop {

@@ -49,6 +49,8 @@ pub struct SendRequest {
     pub holds: bool,
     /// The redaction bookmark whose blocks are left out, by its name behind the `#` (--redact).
     pub redact: Option<String>,
+    /// `snapshot` is a file system or volume with the saved part of an interrupted receive, and that is sent (-S).
+    pub saved: bool,
     /// The receive_resume_token of an interrupted stream (-t): the stream resumes there.
     pub resume: Option<String>,
 }
@@ -96,12 +98,19 @@ impl Pool {
         writer: &mut StreamWriter<'_>,
     ) -> Result<()> {
         let name = &step.snapshot;
-        let dataset = self.find_dataset(name)?;
-        if dataset.guid().get() != step.guid {
+        let dataset =
+            self.find_dataset(plan.saved.as_ref().map_or(name, |saved| &saved.dataset))?;
+        if plan.saved.is_none() && dataset.guid().get() != step.guid {
             return Err(Error::NoSuchDataset { name: name.clone() });
         }
-        super::incomplete::check_received(&dataset)?;
         let base = step.base.as_deref().map(|base| self.send_base(&dataset, base)).transpose()?;
+        let base = match &plan.saved {
+            Some(saved) => saved.base,
+            None => {
+                super::incomplete::check_received(&dataset)?;
+                base
+            }
+        };
         let dsl_failed = |error: dsl::Error| match error {
             dsl::Error::KeyNotLoaded { .. } => Error::Refused {
                 what: format!(
@@ -135,7 +144,8 @@ impl Pool {
         let source = SendSource {
             objset: &objset,
             name,
-            guid: dataset.guid().get(),
+            guid: step.guid,
+            is_partial: plan.saved.is_some(),
             creation_time: phys.map_or(0, |phys| phys.creation_time),
             case_insensitive: phys.is_some_and(|phys| phys.flags & DatasetPhys::CASELESS != 0),
             base,

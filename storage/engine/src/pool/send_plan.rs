@@ -11,6 +11,7 @@ use units::Txg;
 
 use super::open_volumes::DatasetHold;
 use super::redact::{find_redacted_base, find_redaction_bookmark};
+use super::saved_send::SavedReceive;
 use super::{Pool, SendRequest};
 use crate::{Error, Result};
 
@@ -28,7 +29,9 @@ pub struct SendPlan {
     pub(super) resume: Option<ResumePoint>,
     /// The redaction bookmark, by its name behind the `#`.
     pub(super) redact: Option<String>,
-    _holds: Vec<DatasetHold>,
+    /// The interrupted receive whose saved part is sent.
+    pub(super) saved: Option<SavedReceive>,
+    pub(super) _holds: Vec<DatasetHold>,
 }
 
 /// A snapshot that will be sent.
@@ -75,6 +78,9 @@ impl Pool {
         if let Some(token) = &request.resume {
             return self.plan_resumed_send(&tree, request, token);
         }
+        if request.saved {
+            return self.plan_saved_send(&tree, request);
+        }
         let (head, part) = snapshot_parts(&request.snapshot)?;
         let top = self.find_dataset(head)?;
         let last = self.find_dataset(&request.snapshot)?;
@@ -96,7 +102,7 @@ impl Pool {
             let snapshot = self.find_dataset(&step.snapshot)?;
             self.redaction(&snapshot, step.base.as_deref(), redact.as_deref())?;
         }
-        Ok(SendPlan { steps, package, options, resume: None, redact, _holds: holds })
+        Ok(SendPlan { steps, package, options, resume: None, redact, saved: None, _holds: holds })
     }
 
     fn plan_resumed_send(
@@ -153,6 +159,7 @@ impl Pool {
             options: options(&request.with_token(&token)),
             resume: Some(ResumePoint { object: token.object, offset: token.offset }),
             redact: redact.and_then(|mark| mark.short_name().map(str::to_owned)),
+            saved: None,
             _holds: self.hold_snapshots(tree, &steps),
             steps,
         })
@@ -327,7 +334,7 @@ fn choose_snapshots(
     Ok(Some(Chosen { base, sent: between.iter().filter(is_sent).cloned().collect() }))
 }
 
-fn options(request: &SendRequest) -> SendOptions {
+pub(super) fn options(request: &SendRequest) -> SendOptions {
     SendOptions {
         large_blocks: request.large_blocks,
         embedded: request.embedded,
@@ -467,7 +474,11 @@ fn packaged_value(value: PropertyValue) -> PackagedValue {
 
 /// The estimated bytes of a stream, as OpenZFS estimates them: the written data, less the indirect blocks,
 /// plus a record for each block, and BEGIN and END.
-fn estimate(snapshot: &Dataset, base: Option<&Dataset>, is_compressed: bool) -> dsl::Result<u64> {
+pub(super) fn estimate(
+    snapshot: &Dataset,
+    base: Option<&Dataset>,
+    is_compressed: bool,
+) -> dsl::Result<u64> {
     let Some(phys) = snapshot.phys() else { return Ok(0) };
     let whole = [phys.referenced, phys.compressed, phys.uncompressed];
     let written = match base {

@@ -121,6 +121,33 @@ fn cut_raw_receive_is_resumed() {
 }
 
 #[test]
+fn saved_part_of_a_raw_receive_is_sent_on() {
+    let [(middle, first), (last, second), (sender, _kept)] =
+        ["rawsaved", "rawsavedlast", "rawsavedsender"].map(create_pool);
+    let stream = recorded("raw.zstream");
+    receive(&sender, "tank/secret", &stream).unwrap();
+    let target = "tank/secret".to_owned();
+    let request = ReceiveRequest { target, resumable: true, ..ReceiveRequest::default() };
+    middle.receive(&request, &mut &stream[..60_000]).unwrap_err();
+    let saved =
+        SendRequest { snapshot: "tank/secret".to_owned(), saved: true, ..SendRequest::default() };
+    let mut part = Vec::new();
+    middle.send(&saved, &mut part).unwrap();
+    last.receive(&request, &mut &part[..]).unwrap_err();
+    let token = last.receive_resume_token("tank/secret").unwrap().expect("a token");
+    let mut rest = Vec::new();
+    let resumed = SendRequest { resume: Some(token), ..SendRequest::default() };
+    sender.send(&resumed, &mut rest).unwrap();
+    assert!(rest.len() < stream.len());
+    last.receive(&request, &mut &rest[..]).unwrap();
+    assert_same_stream("raw.zstream", &send_raw(&last, "tank/secret@one", None));
+    last.load_key("tank/secret", PASSPHRASE).unwrap();
+    assert_eq!(read_file(&last, "tank/secret", "small"), numbers(30));
+    close_and_check(last, &second);
+    close_and_check(middle, &first);
+}
+
+#[test]
 fn damaged_raw_stream_leaves_nothing() {
     let (pool, folder) = create_pool("rawdamaged");
     let stream = recorded("raw-child.zstream");

@@ -98,6 +98,52 @@ fn tail(bytes: &[u8]) -> (usize, Vec<u8>) {
     (bytes.len(), bytes[bytes.len().saturating_sub(1 << 20)..].to_vec())
 }
 
+/// Sends the saved part of an interrupted receive.
+fn send_saved(pool: &Pool, target: &str) -> Result<Vec<u8>, engine::Error> {
+    let request =
+        SendRequest { snapshot: target.to_owned(), saved: true, ..SendRequest::default() };
+    let mut stream = Vec::new();
+    pool.send(&request, &mut stream).map(|_| stream)
+}
+
+#[test]
+fn saved_part_of_a_receive_is_sent_on() {
+    let (sender, _sent) = import_sent("savedsend");
+    let [first, second] =
+        ["savedfirst", "savedsecond"].map(|name| TempDir::new(name, 1, 128 << 20));
+    let [middle, last] = [&first, &second].map(|folder| {
+        pool::create(&new_pool(folder, VdevLayout::Single, 1), &environment()).unwrap()
+    });
+    for (stream, part) in [("full.zstream", "one"), ("incremental.zstream", "two")] {
+        let whole = recorded(stream);
+        receive_resumable(&middle, "tank/copy", &whole[..300_000]).unwrap_err();
+        let saved = send_saved(&middle, "tank/copy").unwrap();
+        assert!(saved.len() > 200_000, "{}", saved.len());
+        let why = receive_resumable(&last, "tank/copy", &saved).unwrap_err().to_string();
+        assert!(why.contains("Partially received snapshot is saved"), "{why}");
+        // both go on with what the first sender has
+        for pool in [&middle, &last] {
+            let token = resume_token(pool, "tank/copy").expect("a token");
+            let rest = send_resumed(&sender, &token);
+            assert!(rest.len() < whole.len(), "{stream}: {} {}", rest.len(), whole.len());
+            let done = receive_resumable(pool, "tank/copy", &rest).unwrap();
+            assert_eq!(done.snapshot, format!("tank/copy@{part}"));
+        }
+        let why = send_saved(&middle, "tank/copy").unwrap_err().to_string();
+        assert!(why.contains("no saved part of an interrupted receive"), "{why}");
+    }
+    for name in ["large", "sparse", "small", "folder/numbers", "new"] {
+        let [ours, theirs] = [(&last, "tank/copy"), (&sender, "tank/from")]
+            .map(|(pool, fs)| tail(&read_file(pool, fs, name)));
+        assert!(ours == theirs, "{name}");
+    }
+    for (pool, folder) in [(middle, first), (last, second)] {
+        pool.export().unwrap();
+        drop(pool);
+        assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    }
+}
+
 #[test]
 fn aborted_receive_leaves_nothing_behind() {
     let (pool, folder) = import_sent("abort");

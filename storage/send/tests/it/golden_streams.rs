@@ -141,6 +141,7 @@ impl TestPool {
             objset: &objset,
             name,
             guid: phys.guid.get(),
+            is_partial: false,
             creation_time: phys.creation_time,
             case_insensitive: phys.flags & DatasetPhys::CASELESS != 0,
             base,

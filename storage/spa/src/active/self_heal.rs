@@ -112,6 +112,26 @@ impl ActivePool {
         Ok(written)
     }
 
+    /// Writes a block again to all its places, because no copy of it can be read. `stored` has its checksum. The caller
+    /// ensures that a snapshot refers to the block until the end. A block in pieces (gang) is left as it is: its headers
+    /// cannot be made again. Returns whether the block can be read afterwards.
+    pub fn rewrite_block(
+        &self,
+        block: &Regular,
+        place: Zbookmark,
+        stored: Vec<u8>,
+    ) -> Result<bool, Error> {
+        if block.is_gang() || !self.reader.is_stored_form(block, &stored) {
+            return Ok(false);
+        }
+        let wants = |leaf: &Leaf, _: Txg| leaf.is_writable();
+        let mut repair = BlockRepair::new(&self.reader, &wants);
+        repair.add_with_data(block, stored);
+        repair.write_repairs(&mut Vec::new())?;
+        self.tree.flush(&mut Vec::new())?;
+        Ok(self.reader.read_stored(block, place).map(Reader::recycle).is_ok())
+    }
+
     /// Adds those blocks to the error log that the last synced txg refers to, and that cannot be read still.
     fn log_unreadable(&self, blocks: &[(Regular, Zbookmark)], mos: &Objset, reader: &Arc<Reader>) {
         let source = Arc::clone(reader) as Arc<dyn Source>;

@@ -177,6 +177,25 @@ fn commands_behave_as_in_openzfs() {
     let _ = std::fs::remove_dir_all(&scratch);
 }
 
+/// `HISTORIES` histories of datasets (60) from `SEED` (1) on: replicated to real OpenZFS, and from it.
+#[test]
+#[ignore = "long: histories are replicated to a VM and back, a minute or more each; takes root"]
+fn histories_are_replicated_both_ways() {
+    let vm = match oracle::Vm::locate(&root()) {
+        Ok(vm) => vm,
+        Err(why) => return println!("no histories replicated to real OpenZFS: {why}"),
+    };
+    let is_root = run_successfully(Command::new("id").arg("-u")).trim_ascii() == b"0";
+    if !is_root || !Path::new("/dev/fuse").exists() {
+        return println!("no histories replicated to real OpenZFS: it takes root, and /dev/fuse");
+    }
+    let numbers = [("HISTORIES", 60), ("SEED", 1)];
+    let numbers = numbers.map(|(name, usual)| env_number(name).unwrap_or(usual).to_string());
+    let mut script = Command::new(root().join("tools/oracle/histories.sh"));
+    let done = script.arg(poolhouse()).arg(vm.program()).args(&numbers).status();
+    assert!(done.is_ok_and(|done| done.success()), "a line with FAULT names the seed");
+}
+
 /// The same without OpenZFS between the two halves: `zdb` alone checks.
 #[test]
 fn zdb_accepts_our_random_pools() {
