@@ -26,6 +26,11 @@ pub(crate) trait JobControl: Send + Sync {
 
     /// Requests that the work stops soon.
     fn cancel(&self);
+
+    /// Why the work cannot be cancelled; none: it can.
+    fn cancel_refusal(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// The jobs of a daemon.
@@ -134,6 +139,9 @@ impl Jobs {
             return Err(Error::refused_error(format!("job {id} does not run: it is {state}")));
         };
         drop(list);
+        if let Some(why) = control.cancel_refusal() {
+            return Err(Error::refused_error(format!("job {id} cannot be cancelled: {why}")));
+        }
         control.cancel();
         Ok(())
     }

@@ -183,14 +183,17 @@ impl JobControl for ScanControl {
         JobProgress { done, total, unit: unit.to_owned() }
     }
 
-    /// A resilver cannot be cancelled: the pool needs it.
     fn cancel(&self) {
-        if let Some(pool) = self.pool.upgrade()
-            && self.scan != ScanKind::Resilver
-        {
+        if let Some(pool) = self.pool.upgrade() {
             // it may have ended meanwhile
             let _ = pool.handle.stop_scrub();
         }
+    }
+
+    fn cancel_refusal(&self) -> Option<&'static str> {
+        let why =
+            "the pool needs its resilver; `poolhouse zpool detach` takes the new device out again";
+        (self.scan == ScanKind::Resilver).then_some(why)
     }
 }
 

@@ -101,7 +101,9 @@ impl Dashboard {
     ) -> Result<Page, String> {
         Ok(match segments {
             ["datasets"] => {
-                pages::datasets(&self.ask(&all_datasets(&pages::DATASET_PROPERTIES)).await?, visit)
+                let list = self.ask(&all_datasets(&pages::DATASET_PROPERTIES)).await?;
+                let replicas = self.ask(&GetReplicaStatus {}).await?.value;
+                pages::datasets(&list, &replicas, now, visit)
             }
             ["datasets", name] => return self.show_dataset(name, now, visit).await,
             ["datasets", name, "files"] => return self.show_files(name, query, visit).await,
@@ -121,7 +123,10 @@ impl Dashboard {
             }
             ["copies"] => {
                 let replicas = self.ask(&GetReplicaStatus {}).await?;
-                pages::copies(&replicas, &self.ask(&GetPolicyStatus {}).await?, now, visit)
+                let policies = self.ask(&GetPolicyStatus {}).await?;
+                let datasets = self.ask(&all_datasets(&[])).await?.value;
+                let names: Vec<String> = datasets.into_iter().map(|it| it.name).collect();
+                pages::copies(&replicas, &policies, &names, now, visit)
             }
             ["alerts"] => pages::alerts(&self.ask(&ListAlerts {}).await?, now, visit),
             ["imports"] => {
@@ -161,6 +166,7 @@ impl Dashboard {
         call.depth = Some(0);
         call.properties =
             pages::EDITABLE_PROPERTIES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        call.properties.extend(pages::KEY_PROPERTIES.map(str::to_owned));
         let properties = self.ask(&call).await?;
         Ok(pages::dataset(name, &list, properties.value.first(), now, visit))
     }
