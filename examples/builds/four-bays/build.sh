@@ -80,3 +80,21 @@ check "both are gone, and nothing with them" \
   '! poolhouse zpool status tank | grep -E "logs|cache" && cmp -n 13107200 film files/data/synced'
 run "poolhouse zpool export -f tank"
 run "poolhouse rescue verify -q -d . tank | tail -1"
+
+section spin-down
+say "Four disks took 50 W while they turned, and 30 W in standby. Those of a pool that nothing uses go to standby."
+for name in s1 s2 s3 s4; do drive $name 2000M; done
+simulate_smartctl s1 s2 s3 s4
+sed -i 's/"rotation_rate": 0/"rotation_rate": 5400/' smart/*.json
+wait_until 'poolhouse config show | grep smartctl'
+run "poolhouse zpool create -m none -O canmount=off archive raidz s1 s2 s3 s4"
+poolhouse drives list --now >/dev/null || true
+wait_until '[[ $(poolhouse drives list | grep -c archive/raidz1-0) == 4 ]]'
+run "poolhouse config add power pool=archive idle_minutes=0.1"
+asleep() { [[ $(poolhouse drives list | grep -c "ok (asleep)") == "$1" ]]; }
+wait_until 'asleep 4' 120
+run "poolhouse drives list | grep -E 'BAY|archive|asleep|sleep'"
+say "The first request wakes one disk, and the daemon the other three at the same time."
+run "poolhouse zfs create archive/films"
+wait_until 'grep "of its disks were woken" state/log'
+check "all four turn again" 'wait_until "asleep 0"'
