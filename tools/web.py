@@ -250,7 +250,8 @@ def run_actions(nas):
     nas.act("import", pool="fresh", guid=guid, dir=str(nas.place))
     nas.wait_for("/", "fresh")
     nas.act("set-property", dataset="tank/photos", property="quota", value="1G")
-    nas.act("inherit-property", dataset="tank/photos", property="quota")
+    nas.act("set-property", dataset="tank/photos", property="atime", value="off")
+    nas.act("inherit-property", dataset="tank/photos", property="atime")
     history = nas.run("zpool", "history", "tank", "archive")
     for command in ("zpool scrub tank", "zfs snapshot tank/photos@by-web", f"zpool replace archive {old} {new}"):
         if command not in history:

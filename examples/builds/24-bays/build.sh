@@ -107,7 +107,7 @@ END
   wait_until '[[ -e is-down ]]'
   say "The power is back; the daemon, if the shutdown ended it, is started by the next command."
   echo OL >case/ups
-  check "the films are there" 'wait_until "pool_is tank ONLINE" && ls files/films/6'
+  check "the films are there" 'wait_until "pool_is tank ONLINE" 180 && ls files/films/6'
 fi
 
 section hours
@@ -147,7 +147,7 @@ import pathlib, socket, sys
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as card:
     card.bind(("127.0.0.1", int(sys.argv[1])))
     pathlib.Path("card").touch()
-    while card.recv(200) != b"\xff" * 6 + bytes.fromhex("001122334455") * 16:
+    while card.recv(200) != b"\xff" * 6 + bytes.fromhex("aabbccddeeff") * 16:
         pass
     pathlib.Path("is-asleep").unlink()
 END
@@ -160,7 +160,7 @@ run "poolhouse zpool create $box2 -m none small laptop"
 run "poolhouse zfs create $box2 small/photos"
 run "poolhouse zfs snapshot $box2 small/photos@monday"
 run "poolhouse config add $box2 replica name=films source=small/photos target=ssh://root@films/tank/photos ssh='[\"$work/ssh\"]' \
-  wake=00:11:22:33:44:55 wake-address=127.0.0.1:$wol_port"
+  wake=aa:bb:cc:dd:ee:ff wake-address=127.0.0.1:$wol_port"
 check "it sleeps" '[[ -e is-asleep ]]'
 quiet "poolhouse replicate run $box2 films"
 check "the photos are on it" 'poolhouse zfs list tank/photos@monday'

@@ -151,7 +151,7 @@ quiet "$smb/timemachine-anna -c 'mkdir mac.sparsebundle; mkdir mac.sparsebundle/
 check "the backup is in the pool" 'cmp band0 files/timemachine/anna/mac.sparsebundle/bands/band0'
 say "A Mac cannot fill the pool: its quota is the size of its disk."
 poolhouse zpool sync tank
-refused "$smb/timemachine-anna -c '$into; put band1' >said; grep -q DISK_FULL said && exit 1"
+refused "$smb/timemachine-anna -c '$into; put band1'"
 if ((EUID == 0)); then # a second user needs a second user of the system
   poolhouse user add ben --system-user daemon <password >/dev/null
   poolhouse timemachine add ben tank/timemachine/ben --quota 100M >/dev/null

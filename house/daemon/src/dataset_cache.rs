@@ -1,4 +1,4 @@
-//! The space of all file systems and volumes for metrics, read by a thread of its own while somebody asks for metrics.
+//! The space of all file systems and volumes for metrics, read by a thread of its own while a program asks for metrics.
 //!
 //! A pool is read again when it has a new txg, and at most every 30 seconds. A pool with a sleeping drive is not read:
 //! metrics wake no drive.
@@ -76,7 +76,7 @@ impl DatasetCache {
         }
     }
 
-    /// Waits until somebody uses metrics and the interval is over. Returns false when the daemon ends.
+    /// Waits until a program uses metrics and the interval is over. Returns false when the daemon ends.
     fn wait(&self) -> bool {
         let mut state = self.state.lock();
         if state.asked.is_some() {

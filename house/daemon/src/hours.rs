@@ -9,7 +9,7 @@
 //! ethtool = "/usr/sbin/ethtool"      # without it that of the PATH
 //! ```
 //!
-//! Before the machine sleeps, all pools are synced: it may lose its power meanwhile. Somebody who wakes it at night keeps
+//! Before the machine sleeps, all pools are synced: it may lose its power meanwhile. A user who wakes it at night keeps
 //! it awake by using it. Nothing sleeps in a power failure, since the UPS has to be watched.
 
 use std::process::{Command, Stdio};
@@ -125,7 +125,7 @@ impl HoursMonitor {
                 continue;
             };
             sleep(context, &config, wake);
-            // whoever woke it has time to use it, and cards may have forgotten their setting
+            // the user who woke it has time to use it, and cards may have forgotten their setting
             timer = SleepTimer::new(start.elapsed(), find_work(context));
             let_cards_wake(context, &config);
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+use crate::command::run;
 use crate::health::watch_drives;
 use crate::test_nas::TestNas;
 
@@ -232,7 +233,8 @@ fn copies_are_set_up_by_forms() {
     assert!(page.contains("<h3>second") && page.contains("usb/a"), "{page}");
     // a repository on a disk
     let repository = nas.0.join("repository");
-    nas.run_ok(&format!("backup init file://{}", repository.display()));
+    let made = run(&["backup", "init", &format!("file://{}", repository.display())]);
+    assert_eq!(made.status, 0, "{}", made.stderr);
     let fields = format!("&location={}&dataset=tank/a", repository.display());
     let started = browser.submit("/copies", "/do/backup", &fields);
     assert_eq!(started.status, 303, "{}", started.body);

@@ -60,9 +60,12 @@ fn replica_card(replica: &ReplicaStatus, now: u64, visit: &Visit) -> Markup {
         article class="pool" {
             div class="row" {
                 h3 { (replica.name) " " span class="hint" { "to " (replica.target) } }
-                (action_link(visit, Role::Operate, &do_path("replicate", &[("name", &replica.name)]), "Run now…"))
-                @let path = do_path("remove-replica", &[("name", &replica.name)]);
-                (action_link(visit, Role::Administer, &path, "Remove…"))
+                span {
+                    @let path = do_path("replicate", &[("name", &replica.name)]);
+                    (action_link(visit, Role::Operate, &path, "Run now…")) " "
+                    @let path = do_path("remove-replica", &[("name", &replica.name)]);
+                    (action_link(visit, Role::Administer, &path, "Remove…"))
+                }
             }
             @match (&replica.error, replica.succeeded) {
                 (Some(why), _) => p class="complaint" { "The last try failed: " (why) },
@@ -187,8 +190,8 @@ fn new_backup() -> Markup {
     html! {
         h2 { "Back up" }
         p class="hint" {
-            "The repository is made once, by " code { "poolhouse backup init file:///FOLDER" } ". Those in buckets take their keys \
-             from the environment of the command, and not from here."
+            "The repository is made once, by " code { "poolhouse backup init file:///FOLDER" } ". Those in buckets take \
+             their keys from the environment of the command, and not from here."
         }
         (action_form("backup", &[], &html! {
             label for="location" { "Folder of the repository" }

@@ -11,8 +11,8 @@ use crate::answers::Shown;
 use crate::dashboard::Visit;
 
 /// The properties that the table shows.
-pub(crate) const PROPERTIES: [&str; 5] =
-    ["used", "available", "usedbysnapshots", "mountpoint", "mounted"];
+pub(crate) const PROPERTIES: [&str; 6] =
+    ["used", "available", "usedbysnapshots", "mountpoint", "mounted", "keystatus"];
 
 /// The page of datasets, each with the newest of its snapshots that a replica holds.
 pub(crate) fn datasets(
@@ -68,6 +68,9 @@ fn row(dataset: &Dataset, replicas: &[ReplicaStatus], now: u64) -> Markup {
             td class={ "depth" (depth) } {
                 a href=(dataset_path(&dataset.name)) { (dataset.name) }
                 @if is_volume { " " span class="hint" { "volume" } }
+                @if dataset.property_value("keystatus") == Some("unavailable") {
+                    " " span class="badge watch" { "locked" }
+                }
             }
             td class="number" { (size(dataset, "used")) }
             td class="number" { (size(dataset, "usedbysnapshots")) }

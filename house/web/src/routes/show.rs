@@ -102,7 +102,9 @@ impl Dashboard {
         Ok(match segments {
             ["datasets"] => {
                 let list = self.ask(&all_datasets(&pages::DATASET_PROPERTIES)).await?;
-                let replicas = self.ask(&GetReplicaStatus {}).await?.value;
+                // the list is more than the ages of its copies
+                let replicas = self.ask(&GetReplicaStatus {}).await;
+                let replicas = replicas.map(|shown| shown.value).unwrap_or_default();
                 pages::datasets(&list, &replicas, now, visit)
             }
             ["datasets", name] => return self.show_dataset(name, now, visit).await,
@@ -124,8 +126,9 @@ impl Dashboard {
             ["copies"] => {
                 let replicas = self.ask(&GetReplicaStatus {}).await?;
                 let policies = self.ask(&GetPolicyStatus {}).await?;
-                let datasets = self.ask(&all_datasets(&[])).await?.value;
-                let names: Vec<String> = datasets.into_iter().map(|it| it.name).collect();
+                let datasets = self.ask(&all_datasets(&["used"])).await.map(|shown| shown.value);
+                let names: Vec<String> =
+                    datasets.unwrap_or_default().into_iter().map(|it| it.name).collect();
                 pages::copies(&replicas, &policies, &names, now, visit)
             }
             ["alerts"] => pages::alerts(&self.ask(&ListAlerts {}).await?, now, visit),
