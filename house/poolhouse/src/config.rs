@@ -22,13 +22,16 @@ The daemon reads it again when it changes. A file with mistakes does not take ef
   interval = 30                minutes between two looks at the drives
   [bays]
   rows = [[\"SERIAL\", \"\"]]     the drives in the bays of the case, row by row
+  [hours]
+  awake = \"07:00-23:00\"        outside these hours the machine sleeps while it is idle
   [alerts]
   mail = \"me@example.org\"     also ntfy, webhook, space (percent of a pool)
 
 Examples:
   poolhouse config check
   poolhouse config show
-  poolhouse config set web.listen 127.0.0.1:8080"
+  poolhouse config set web.listen 127.0.0.1:8080
+  poolhouse config add policy dataset=tank/photos daily=7"
 )]
 pub(crate) struct Config {
     #[command(flatten)]
