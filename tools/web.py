@@ -98,6 +98,13 @@ class Nas:
         self.run("zfs", "create", "-u", "tank/photos")
         for name in ("monday", "tuesday"):
             self.run("zfs", "snapshot", f"tank/photos@{name}")
+        key = place / "key"
+        key.write_text("correct horse")
+        self.run("zfs", "create", "-u", "-o", "encryption=on", "-o", "keyformat=passphrase", "-o",
+                 f"keylocation=file://{key}", "tank/private")
+        self.run("zfs", "unload-key", "tank/private")
+        self.run("config", "add", "policy", "dataset=tank/photos", "daily=7", "weekly=4")
+        self.run("config", "add", "replica", "name=second", "source=tank/photos", "target=backup/photos", "max-age=2d")
         self.run("share", "add", "smb", "tank/photos", "-o", "users=anna", check=False)
 
     def run(self, *words, check=True):
@@ -206,6 +213,8 @@ def pages_of(nas):
         "files": "/datasets/tank%2Fphotos/files?at=monday&path=", "shares": "/shares", "copies": "/copies",
         "alerts": "/alerts", "users": "/users", "account": "/account", "totp": "/account/totp",
         "new-pool": f"/new-pool?{chosen}", "login": "/login", "imports": "/imports",
+        "replica": "/do/add-replica?name=offsite&source=tank/photos&target=archive/photos&every=daily",
+        "locked": "/datasets/tank%2Fprivate", "restore": "/do/restore?snapshot=tank/photos@monday&path=summer&folder=1",
         "add": f"/pools/tank/add?{chosen}", "burn-in": f"/do/burn-in?drive={nas.drives[23].name}",
     }
 
@@ -229,6 +238,11 @@ def run_actions(nas):
     nas.act("share", protocol="nfs", dataset="tank/photos", networks="192.0.2.0/24", users="")
     nas.wait_for("/shares", "tank/photos")
     nas.act("unshare", protocol="nfs", name="tank/photos")
+    nas.act("replicate", name="second")
+    nas.wait_for("/copies", "Brought up to date")
+    nas.act("add-policy", dataset="tank/music", daily="7")
+    nas.act("remove-policy", dataset="tank/music")
+    nas.act("remove-replica", name="second")
     nas.act("export", pool="fresh")
     found = f"/imports?dir={urllib.parse.quote(str(nas.place), safe='')}"
     nas.wait_for(found, "pool=fresh")
@@ -236,7 +250,8 @@ def run_actions(nas):
     nas.act("import", pool="fresh", guid=guid, dir=str(nas.place))
     nas.wait_for("/", "fresh")
     nas.act("set-property", dataset="tank/photos", property="quota", value="1G")
-    nas.act("inherit-property", dataset="tank/photos", property="quota")
+    nas.act("set-property", dataset="tank/photos", property="atime", value="off")
+    nas.act("inherit-property", dataset="tank/photos", property="atime")
     history = nas.run("zpool", "history", "tank", "archive")
     for command in ("zpool scrub tank", "zfs snapshot tank/photos@by-web", f"zpool replace archive {old} {new}"):
         if command not in history:

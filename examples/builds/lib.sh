@@ -134,14 +134,14 @@ need() {
   exit 77
 }
 
-# wait_until 'COMMAND': waits for an event. In a pipe the status of grep counts, not that of the command before it.
+# wait_until 'COMMAND' [SECONDS]: waits for an event. In a pipe the status of grep counts, not that of the command before it.
 wait_until() {
-  local tries
-  for tries in {1..300}; do
+  local end=$((SECONDS + ${2:-60}))
+  while ((SECONDS <= end)); do
     ! (set +o pipefail; eval "$1") >/dev/null 2>&1 || return 0
     sleep 0.1
   done
-  echo "not ok: waited 30 seconds for: $1"
+  echo "not ok: waited ${2:-60} seconds for: $1"
   return 1
 }
 

@@ -98,7 +98,7 @@ END
   wait_until 'poolhouse ups status | grep OL'
   run "poolhouse fans status"
   hottest() { poolhouse fans status | sed -n 's/^hottest drive: \([0-9]*\) .*/\1/p'; }
-  wait_until '(( $(hottest) >= 39 ))'
+  wait_until '(( $(hottest) >= 39 ))' 180
   sleep 20
   check "20 seconds later it has 38 to 42 degrees" '(( 38 <= $(hottest) && $(hottest) <= 42 ))'
   run "poolhouse ups status"
@@ -107,5 +107,61 @@ END
   wait_until '[[ -e is-down ]]'
   say "The power is back; the daemon, if the shutdown ended it, is started by the next command."
   echo OL >case/ups
-  check "the films are there" 'wait_until "pool_is tank ONLINE" && ls files/films/6'
+  check "the films are there" 'wait_until "pool_is tank ONLINE" 180 && ls files/films/6'
 fi
+
+section hours
+say "It is off most of the time. Its hours begin six hours from now; outside them it sleeps while nothing uses it."
+cat >asleep.sh <<'END'
+#!/bin/sh
+# in the place of rtcwake: the box does not answer until it is woken
+echo "$1" >"${0%/*}/alarm"
+touch "${0%/*}/is-asleep"
+while [ -e "${0%/*}/is-asleep" ]; do sleep 0.1; done
+END
+cat >ssh <<'END'
+#!/bin/sh
+# in the place of ssh: the other box reaches this one unless it sleeps
+[ ! -e "${0%/*}/is-asleep" ] || { echo "ssh: connect to host films port 22: No route to host" >&2; exit 255; }
+while [ "$1" != -- ]; do shift; done
+eval "set -- $3"
+exec poolhouse "$@" --state "${0%/*}/state"
+END
+chmod +x asleep.sh ssh
+begin=$(date -d '+6 hours' +%H:%M) end=$(date -d '+8 hours' +%H:%M)
+show_as "$begin-$end" 18:00-23:00
+run "poolhouse config set hours.sleep_command '[\"$work/asleep.sh\", \"{wake}\"]'"
+run "poolhouse config set hours.idle_minutes 0.2"
+run "poolhouse config set hours.awake $begin-$end"
+wait_until '[[ -s alarm ]]' 60
+seconds_left() { echo $(($(cat alarm) - $(date +%s))); }
+check "it sleeps, and its alarm is set to the start of its hours" '(( $(seconds_left) > 5 * 3600 && $(seconds_left) < 6 * 3600 + 60 ))'
+run "poolhouse events | grep -o machine_sleeps | head -1"
+
+section wake
+say "Another box copies its photos to it at night: a magic packet wakes it, the copy is made, and it sleeps again."
+wol_port=$(free_port)
+show_as "\\b$wol_port\\b" 9
+cat >listen.py <<'END'
+import pathlib, socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as card:
+    card.bind(("127.0.0.1", int(sys.argv[1])))
+    pathlib.Path("card").touch()
+    while card.recv(200) != b"\xff" * 6 + bytes.fromhex("aabbccddeeff") * 16:
+        pass
+    pathlib.Path("is-asleep").unlink()
+END
+python3 listen.py "$wol_port" </dev/null &
+processes+=($!)
+wait_until '[[ -e card ]]'
+drive laptop 2000M
+box2="--state $work/state2"
+run "poolhouse zpool create $box2 -m none small laptop"
+run "poolhouse zfs create $box2 small/photos"
+run "poolhouse zfs snapshot $box2 small/photos@monday"
+run "poolhouse config add $box2 replica name=films source=small/photos target=ssh://root@films/tank/photos ssh='[\"$work/ssh\"]' \
+  wake=aa:bb:cc:dd:ee:ff wake-address=127.0.0.1:$wol_port"
+check "it sleeps" '[[ -e is-asleep ]]'
+quiet "poolhouse replicate run $box2 films"
+check "the photos are on it" 'poolhouse zfs list tank/photos@monday'
+check "it sleeps again" 'wait_until "[[ -e is-asleep ]]" 60'

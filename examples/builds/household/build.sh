@@ -137,3 +137,33 @@ run "poolhouse zfs send $box2 -w backup/letters@monday | poolhouse zfs receive -
 run "poolhouse zfs load-key -L file://$work/letters.key tank/returned"
 run "poolhouse zfs set mountpoint=/returned tank/returned"
 check "the letter is what it was" "cmp files/letters/will files/returned/will"
+
+section macs
+say "Macs back up by Time Machine, each user's to a file system of its own with a quota."
+run "poolhouse zfs create -o mountpoint=/timemachine tank/timemachine"
+run "poolhouse timemachine add anna tank/timemachine/anna --quota 200M"
+wait_until '! poolhouse share status --json | grep "\"problem\": \""'
+run "poolhouse zfs list -o name,refquota,mountpoint tank/timemachine/anna"
+random_file band0 60
+random_file band1 160
+into="cd mac.sparsebundle/bands"
+quiet "$smb/timemachine-anna -c 'mkdir mac.sparsebundle; mkdir mac.sparsebundle/bands; $into; put band0'"
+check "the backup is in the pool" 'cmp band0 files/timemachine/anna/mac.sparsebundle/bands/band0'
+say "A Mac cannot fill the pool: its quota is the size of its disk."
+poolhouse zpool sync tank
+refused "$smb/timemachine-anna -c '$into; put band1'"
+if ((EUID == 0)); then # a second user needs a second user of the system
+  poolhouse user add ben --system-user daemon <password >/dev/null
+  poolhouse timemachine add ben tank/timemachine/ben --quota 100M >/dev/null
+  (umask 077 && printf 'username = ben\npassword = password of anna\n' >login2)
+  wait_until "smbclient -A login2 -p $smb_port //127.0.0.1/timemachine-ben -c 'put band0'"
+  cmp band0 files/timemachine/ben/band0
+  ! smbclient -A login -p "$smb_port" //127.0.0.1/timemachine-ben -c 'get band0 stolen' >/dev/null
+fi
+say "The copies are on the second box. The drives at home are lost; the whole Mac comes back from there."
+run "poolhouse config add replica name=macs source=tank/timemachine target=ssh://anna@box2/backup/timemachine every=daily \\
+  ssh='[\"$work/ssh\"]'"
+run "poolhouse zfs snapshot -r tank/timemachine@night"
+quiet "poolhouse replicate run macs"
+run "poolhouse zfs send $box2 backup/timemachine/anna@night | poolhouse zfs receive -o mountpoint=/mac tank/mac"
+check "the whole Mac is what it was" 'diff -r files/timemachine/anna files/mac'

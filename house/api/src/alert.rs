@@ -40,6 +40,7 @@ impl Call for AcknowledgeAlert {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/alerts/acknowledge";
     const CHANGES: bool = true;
+    const OPERATES: bool = true;
 
     fn action(&self) -> String {
         format!("acknowledge alert '{}'", self.key)

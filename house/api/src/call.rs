@@ -53,6 +53,9 @@ pub trait Call: Serialize + DeserializeOwned + ToSchema + Send + 'static {
     /// Whether only root and the daemon's own user may make the call. Calls that change nothing are open to
     /// every local user, as with OpenZFS, unless they show secrets or read files with the daemon's rights.
     const OWNER_ONLY: bool = Self::CHANGES;
+    /// Whether the role operate may make the call, though it changes something: it cares for drives, scrubs and
+    /// snapshots, and destroys nothing.
+    const OPERATES: bool = false;
     /// Whether the daemon uses less memory after the call.
     const FREES_MEMORY: bool = false;
 

@@ -56,3 +56,46 @@ impl Call for SetConfig {
         format!("set {}.{}", self.section, self.field)
     }
 }
+
+/// Adds a section of which there may be several, as `[[replica]]`, to the configuration file. Comments stay, and the
+/// services follow at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AddConfigSection {
+    /// The section, as `replica`.
+    pub section: String,
+    /// Its fields, with values in TOML or plain text.
+    pub fields: Vec<(String, String)>,
+}
+
+impl Call for AddConfigSection {
+    type Response = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/config/sections";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("add [[{}]]", self.section)
+    }
+}
+
+/// Removes the sections of a name that have a field of this value from the configuration file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RemoveConfigSection {
+    /// The section, as `replica`.
+    pub section: String,
+    /// The field, as `name`.
+    pub field: String,
+    /// Its value in TOML, or plain text.
+    pub value: String,
+}
+
+impl Call for RemoveConfigSection {
+    type Response = ();
+    const METHOD: Method = Method::Delete;
+    const PATH: &'static str = "/config/sections";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("remove [[{}]]", self.section)
+    }
+}

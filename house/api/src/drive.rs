@@ -181,6 +181,7 @@ impl Call for CheckDrives {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/drives/check";
     const CHANGES: bool = true;
+    const OPERATES: bool = true;
 
     fn action(&self) -> String {
         "check drives".to_owned()
@@ -202,6 +203,7 @@ impl Call for TestDrive {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/drives/{drive}/test";
     const CHANGES: bool = true;
+    const OPERATES: bool = true;
 
     fn action(&self) -> String {
         format!("test drive {}", self.drive)
@@ -223,6 +225,7 @@ impl Call for NoteDrive {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/drives/{drive}/note";
     const CHANGES: bool = true;
+    const OPERATES: bool = true;
 
     fn action(&self) -> String {
         format!("note the findings of drive {}", self.drive)
@@ -243,6 +246,7 @@ impl Call for LocateDrive {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/drives/{drive}/locate";
     const CHANGES: bool = true;
+    const OPERATES: bool = true;
 
     fn action(&self) -> String {
         format!("locate drive {}", self.drive)

@@ -105,6 +105,10 @@ pub enum Event {
     AlertChanged { alert: String, severity: String, title: String },
     /// A power failure reached another stage; "normal": line power is back.
     PowerStageChanged { stage: String },
+    /// The machine goes to sleep, until this time in seconds since 1970 if nobody wakes it.
+    MachineSleeps { until: u64 },
+    /// The machine is awake again, or did not sleep: the log has the reason.
+    MachineWoke {},
     /// The daemon read its configuration file again.
     ConfigReloaded {},
 }
@@ -146,6 +150,8 @@ impl Event {
             Self::JobChanged { .. }
             | Self::AlertChanged { .. }
             | Self::PowerStageChanged { .. }
+            | Self::MachineSleeps { .. }
+            | Self::MachineWoke {}
             | Self::ConfigReloaded {} => None,
         }
     }

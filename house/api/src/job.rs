@@ -28,6 +28,7 @@ impl Call for CancelJob {
     const METHOD: Method = Method::Delete;
     const PATH: &'static str = "/jobs/{id}";
     const CHANGES: bool = true;
+    const OPERATES: bool = true;
 
     fn action(&self) -> String {
         format!("cancel job {}", self.id)

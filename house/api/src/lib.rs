@@ -50,7 +50,7 @@ mod wire;
 pub use alert::{AcknowledgeAlert, AlertList, ChannelTest, ListAlerts, TestAlerts};
 pub use backup::{BucketAccess, StartBackup, StartedBackup};
 pub use call::{Call, Method, Refusal, Reply};
-pub use config::{ConfigReport, GetConfig, SetConfig};
+pub use config::{AddConfigSection, ConfigReport, GetConfig, RemoveConfigSection, SetConfig};
 pub use daemon::{DaemonInfo, GetDaemon, StopDaemon};
 pub use dataset::{
     CreateFilesystem, CreateVolume, CreatedVolume, DestroyDatasets, DestroyedDatasets,

@@ -481,6 +481,7 @@ impl Call for ScrubPool {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/scrub";
     const CHANGES: bool = true;
+    const OPERATES: bool = true;
 
     fn action(&self) -> String {
         match (self.stop, self.pause) {
@@ -510,6 +511,7 @@ impl Call for ClearPool {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/clear";
     const CHANGES: bool = true;
+    const OPERATES: bool = true;
 
     fn action(&self) -> String {
         format!("clear errors for '{}'", self.name)

@@ -41,6 +41,7 @@ impl Call for RunReplicas {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/replicas/run";
     const CHANGES: bool = true;
+    const OPERATES: bool = true;
 
     fn action(&self) -> String {
         "run replicas".to_owned()

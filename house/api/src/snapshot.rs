@@ -23,6 +23,7 @@ impl Call for CreateSnapshots {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/snapshots";
     const CHANGES: bool = true;
+    const OPERATES: bool = true;
     // a snapshot of each of many file systems changes as many tables in one txg
     const FREES_MEMORY: bool = true;
 

@@ -290,6 +290,7 @@ impl Call for OfflineDevice {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/devices/offline";
     const CHANGES: bool = true;
+    const OPERATES: bool = true;
 
     fn action(&self) -> String {
         format!("offline {}", self.device)
@@ -317,6 +318,7 @@ impl Call for OnlineDevice {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/devices/online";
     const CHANGES: bool = true;
+    const OPERATES: bool = true;
 
     fn action(&self) -> String {
         format!("online {}", self.device)

@@ -4,9 +4,10 @@
 //! every local user may list pools and datasets and read their status; changes and secrets are for
 //! root and for the user of the daemon. `zfs allow` opens calls to others (`pools::permissions`).
 //! On TCP a client shows a token: that of the file `token` has the rights of the daemon's own user, that of the file
-//! `token-look` lists and shows what every local user may see, and changes nothing.
+//! `token-operate` those of the role operate, that of the file `token-look` lists and shows what every local user may
+//! see, and changes nothing.
 
-use api::Call;
+use api::{Call, Role};
 use axum::http::{HeaderMap, header};
 use subtle::ConstantTimeEq;
 use tokio::net::UnixStream;
@@ -29,8 +30,8 @@ pub(crate) struct Peer {
     pub(crate) pid: Option<i32>,
     /// Whether it is root or the daemon's own user.
     pub(crate) is_owner: bool,
-    /// Whether it may change nothing, whatever `zfs allow` gives to everyone.
-    pub(crate) is_read_only: bool,
+    /// The role that limits it, whatever `zfs allow` gives to everyone.
+    pub(crate) limit: Option<Role>,
 }
 
 impl Peer {
@@ -44,18 +45,21 @@ impl Peer {
     pub(crate) fn from_uid(uid: u32) -> Self {
         let own = rustix::process::geteuid().as_raw();
         let is_owner = uid == ROOT || uid == own;
-        Self { uid, gid: uid, pid: None, is_owner, is_read_only: false }
+        Self { uid, gid: uid, pid: None, is_owner, limit: None }
     }
 
-    /// A client with the token that only looks.
-    fn reader() -> Self {
-        Self { uid: NOBODY, gid: NOBODY, pid: None, is_owner: false, is_read_only: true }
+    /// A client with the token of a role other than administer.
+    fn limited(role: Role) -> Self {
+        Self { uid: NOBODY, gid: NOBODY, pid: None, is_owner: false, limit: Some(role) }
     }
 
     /// Refuses a call that this user may not make, in the words of zfs(8) and zpool(8).
     pub(crate) fn check<C: Call>(self, call: &C) -> Result<()> {
-        let is_refused = self.is_read_only && C::CHANGES;
-        if self.is_owner || !C::OWNER_ONLY && !is_refused {
+        let is_open = match self.limit {
+            Some(role) if C::CHANGES => C::OPERATES && role >= Role::Operate,
+            _ => !C::OWNER_ONLY,
+        };
+        if self.is_owner || is_open {
             return Ok(());
         }
         Err(Error::PermissionDenied { action: call.action() })
@@ -66,6 +70,8 @@ impl Peer {
 pub(crate) struct Token {
     /// That of clients with all rights.
     owner: String,
+    /// That of clients of the role operate.
+    operator: String,
     /// That of clients that only look.
     reader: String,
 }
@@ -73,9 +79,9 @@ pub(crate) struct Token {
 impl Token {
     /// Reads the token files of a daemon, or creates them.
     pub(crate) fn load_or_create(state_dir: &StateDir) -> Result<Self> {
-        let [owner, reader] = [state_dir.token(), state_dir.reader_token()]
-            .map(|path| state_file::load_or_create_secret(&path));
-        Ok(Self { owner: owner?, reader: reader? })
+        let paths = [state_dir.token(), state_dir.operator_token(), state_dir.reader_token()];
+        let [owner, operator, reader] = paths.map(|path| state_file::load_or_create_secret(&path));
+        Ok(Self { owner: owner?, operator: operator?, reader: reader? })
     }
 
     /// The user of a request on TCP; nothing if it does not show a token.
@@ -86,7 +92,8 @@ impl Token {
         if is_same(&self.owner) {
             return Some(Peer::from_uid(rustix::process::geteuid().as_raw()));
         }
-        is_same(&self.reader).then(Peer::reader)
+        let limited = [(&self.operator, Role::Operate), (&self.reader, Role::Look)];
+        limited.into_iter().find(|(token, _)| is_same(token)).map(|(_, role)| Peer::limited(role))
     }
 }
 
@@ -99,7 +106,10 @@ pub(crate) struct Caller {
 
 #[cfg(test)]
 mod tests {
-    use api::{CreateSnapshots, FindImportablePools, ListPools, LoadKey, Secret};
+    use api::{
+        CreateSnapshots, DestroyDatasets, FindImportablePools, ListPools, LoadKey, ScrubPool,
+        Secret, StopDaemon,
+    };
 
     use axum::http::{HeaderMap, HeaderValue, header};
 
@@ -127,7 +137,13 @@ mod tests {
         assert!(
             reader.check(&FindImportablePools { paths: Vec::new(), destroyed: false }).is_err()
         );
-        assert!(reader.is_read_only && !reader.is_owner);
+        let scrub = ScrubPool { name: "tank".to_owned(), ..ScrubPool::default() };
+        assert!(reader.check(&scrub).is_err() && !reader.is_owner);
+        let operator = shows(&format!("Bearer {}", token.operator)).unwrap();
+        assert!(operator.check(&scrub).is_ok() && !operator.is_owner);
+        assert!(operator.check(&ListPools { names: Vec::new() }).is_ok());
+        assert!(operator.check(&DestroyDatasets::default()).is_err());
+        assert!(operator.check(&StopDaemon {}).is_err());
         assert!(token.peer(&HeaderMap::new()).is_none());
         std::fs::write(state_dir.token(), "short").unwrap();
         assert!(Token::load_or_create(&state_dir).is_err());
@@ -136,7 +152,7 @@ mod tests {
 
     #[test]
     fn other_users_may_only_read() {
-        let peer = |uid, is_owner| Peer { uid, gid: uid, pid: None, is_owner, is_read_only: false };
+        let peer = |uid, is_owner| Peer { uid, gid: uid, pid: None, is_owner, limit: None };
         let (owner, other) = (peer(0, true), peer(1000, false));
         let list = ListPools { names: Vec::new() };
         let snapshot = CreateSnapshots {

@@ -8,9 +8,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::config::ConfigStore;
+use crate::dataset_cache::DatasetCache;
 use crate::drives::{DriveMonitor, PowerMonitor};
 use crate::events::Events;
 use crate::fans::FanMonitor;
+use crate::hours::HoursMonitor;
 use crate::jobs::Jobs;
 use crate::log::Log;
 use crate::overview::OverviewCache;
@@ -32,9 +34,12 @@ pub(crate) struct Context {
     pub(crate) config: ConfigStore,
     pub(crate) drives: DriveMonitor,
     pub(crate) power: PowerMonitor,
+    pub(crate) hours: HoursMonitor,
     pub(crate) ups: UpsMonitor,
     pub(crate) fans: FanMonitor,
     pub(crate) overview: OverviewCache,
+    /// The space of datasets, for metrics.
+    pub(crate) datasets: DatasetCache,
     pub(crate) log: Arc<Log>,
     /// The certificate of the listeners that encrypt.
     pub(crate) web_tls: Arc<WebTls>,
@@ -57,7 +62,7 @@ impl Context {
         log: Arc<Log>,
         environment: Environment,
     ) -> Result<Arc<Self>> {
-        let events = Arc::new(Events::new());
+        let events = Arc::new(Events::load(&state_dir, &log));
         let jobs = Arc::new(Jobs::load(&state_dir, Arc::clone(&events), Arc::clone(&log))?);
         let pools = Pools::new(
             state_dir.clone(),
@@ -84,9 +89,11 @@ impl Context {
             config,
             drives,
             power: PowerMonitor::default(),
+            hours: HoursMonitor::default(),
             ups,
             fans,
             overview,
+            datasets: DatasetCache::default(),
             log,
             web_tls,
             replicas,

@@ -1,4 +1,5 @@
-//! The daemon's events: a ring of the latest ones, and the services that follow them.
+//! The daemon's events: a ring of the latest ones, which outlasts the daemon in a file, and the services that follow
+//! them.
 //!
 //! A change of a pool has two stages. [`Events::prepare`] announces the coming events to every
 //! service, so that it can close the affected objects, or refuse. After the change
@@ -12,10 +13,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use api::{Event, EventPage, EventRecord, MountOverrides};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
+use units::MinusOrZero as _;
 
-use crate::Result;
+use crate::event_file::EventFile;
+use crate::log::Log;
 use crate::pools::mounts::is_within;
 use crate::services::Service;
+use crate::{Result, StateDir};
 
 /// The number of events that the daemon keeps.
 const CAPACITY: usize = 4096;
@@ -37,6 +41,8 @@ pub(crate) struct ChangeOptions {
 /// The events of a daemon.
 pub(crate) struct Events {
     ring: Mutex<Ring>,
+    /// Locked before the ring, so that readers of the ring do not wait for a disk.
+    file: Mutex<Option<EventFile>>,
     /// The last sequence number; wakes calls that wait.
     last: watch::Sender<u64>,
     services: RwLock<Vec<Arc<dyn Service>>>,
@@ -49,11 +55,26 @@ struct Ring {
 }
 
 impl Events {
+    /// The events of the last daemon of a state directory, and those to come.
+    pub(crate) fn load(state_dir: &StateDir, log: &Arc<Log>) -> Self {
+        let (file, records) = EventFile::load(state_dir.events(), CAPACITY, Arc::clone(log));
+        Self::with_records(records, Some(file))
+    }
+
+    /// Events that end with the process.
+    #[cfg(test)]
     pub(crate) fn new() -> Self {
-        let last = unix_seconds() * SEQUENCES_PER_SECOND;
-        let ring = Ring { records: VecDeque::new(), last, is_closed: false };
+        Self::with_records(VecDeque::new(), None)
+    }
+
+    fn with_records(records: VecDeque<EventRecord>, file: Option<EventFile>) -> Self {
+        let kept = records.back().map_or(0, |record| record.sequence);
+        // the clock may have gone back
+        let last = kept.max(unix_seconds() * SEQUENCES_PER_SECOND);
+        let ring = Ring { records, last, is_closed: false };
         let (sender, _) = watch::channel(last);
-        Self { ring: Mutex::new(ring), last: sender, services: RwLock::default() }
+        let (ring, file) = (Mutex::new(ring), Mutex::new(file));
+        Self { ring, file, last: sender, services: RwLock::default() }
     }
 
     /// Sets the services that follow the events.
@@ -104,16 +125,29 @@ impl Events {
     /// Records events that no service follows.
     pub(crate) fn record(&self, events: &[Event]) {
         let time = unix_seconds();
+        let mut file = self.file.lock();
         let mut ring = self.ring.lock();
+        let mut added = VecDeque::new();
         for event in events {
             ring.last += 1;
             let record = EventRecord { sequence: ring.last, time, event: event.clone() };
             if ring.records.len() == CAPACITY {
                 ring.records.pop_front();
             }
-            ring.records.push_back(record);
+            ring.records.push_back(record.clone());
+            added.push_back(record);
         }
         self.last.send_replace(ring.last);
+        drop(ring);
+        if let Some(file) = file.as_mut() {
+            file.append(&added, || self.ring.lock().records.clone());
+        }
+    }
+
+    /// The latest events, the oldest first.
+    pub(crate) fn latest(&self, count: usize) -> Vec<EventRecord> {
+        let ring = self.ring.lock();
+        ring.records.iter().skip(ring.records.len().minus_or_zero(count)).cloned().collect()
     }
 
     /// The events after a sequence number; none: all that are kept.
@@ -183,9 +217,15 @@ pub(crate) fn changes_datasets(event: &Event) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::io::Write as _;
+    use std::sync::Arc;
+
     use api::Event;
 
     use super::{CAPACITY, Events};
+    use crate::StateDir;
+    use crate::log::Log;
 
     fn snapshot(number: usize) -> Event {
         Event::SnapshotCreated { snapshot: format!("tank@{number}") }
@@ -217,11 +257,44 @@ mod tests {
         assert!(!events.after(Some(page.last - 1)).missed);
     }
 
+    #[test]
+    fn events_outlast_the_daemon() {
+        let dir = std::env::temp_dir().join(format!("poolhouse-events-{}", std::process::id()));
+        let state_dir = StateDir::from_dir(&dir).unwrap();
+        state_dir.create_dirs().unwrap();
+        let log = Arc::new(Log::open(&state_dir, false).unwrap());
+        let load = || Events::load(&state_dir, &log);
+        let first = load();
+        first.record(&[snapshot(0), snapshot(1)]);
+        let seen = first.after(None).last;
+        drop(first);
+        // as where the power fails during a write
+        let torn = fs::OpenOptions::new().append(true).open(state_dir.events());
+        torn.unwrap().write_all(b"{\"sequence\": 17").unwrap();
+        let second = load();
+        let kept: Vec<_> = second.after(None).events.into_iter().map(|it| it.event).collect();
+        assert_eq!(kept, [snapshot(0), snapshot(1)]);
+        second.record(&[snapshot(2)]);
+        let page = load().after(Some(seen));
+        assert_eq!((page.events.len(), page.missed), (1, false));
+        assert!(page.events[0].sequence > seen && page.events[0].event == snapshot(2));
+        for round in 0..4 {
+            let many: Vec<_> =
+                (0..CAPACITY - 1).map(|at| snapshot(round * CAPACITY + at)).collect();
+            second.record(&many);
+        }
+        let lines = fs::read_to_string(state_dir.events()).unwrap().lines().count();
+        assert!(lines <= 3 * CAPACITY, "{lines}");
+        assert_eq!(load().after(None).events, second.after(None).events);
+        assert_eq!(load().latest(2), second.after(None).events[CAPACITY - 2..]);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
     #[tokio::test]
     async fn a_waiting_reader_is_woken() {
-        let events = std::sync::Arc::new(Events::new());
+        let events = Arc::new(Events::new());
         let last = events.after(None).last;
-        let waiting = std::sync::Arc::clone(&events);
+        let waiting = Arc::clone(&events);
         let reader = tokio::spawn(async move { waiting.wait(last).await });
         tokio::task::yield_now().await;
         events.record(&[snapshot(0)]);

@@ -156,7 +156,9 @@ impl TcpRoutes {
             let why = Error::refused_error("the daemon is shutting down");
             return router::refuse(StatusCode::SERVICE_UNAVAILABLE, &why);
         };
-        let mut answer = Response::new(Body::from(metrics::render(&context.overview.latest())));
+        let datasets = context.datasets.latest();
+        let text = metrics::render(&context.overview.latest(), &datasets);
+        let mut answer = Response::new(Body::from(text));
         let kind = header::HeaderValue::from_static(metrics::CONTENT_TYPE);
         answer.headers_mut().insert(header::CONTENT_TYPE, kind);
         answer

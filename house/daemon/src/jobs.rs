@@ -26,6 +26,11 @@ pub(crate) trait JobControl: Send + Sync {
 
     /// Requests that the work stops soon.
     fn cancel(&self);
+
+    /// Why the work cannot be cancelled; none: it can.
+    fn cancel_refusal(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// The jobs of a daemon.
@@ -134,6 +139,9 @@ impl Jobs {
             return Err(Error::refused_error(format!("job {id} does not run: it is {state}")));
         };
         drop(list);
+        if let Some(why) = control.cancel_refusal() {
+            return Err(Error::refused_error(format!("job {id} cannot be cancelled: {why}")));
+        }
         control.cancel();
         Ok(())
     }
@@ -259,9 +267,9 @@ impl JobControl for StepControl {
 mod tests {
     use std::sync::Arc;
 
-    use api::JobState;
+    use api::{JobProgress, JobState};
 
-    use super::{Jobs, MAX_ENDED, StepControl};
+    use super::{JobControl, Jobs, MAX_ENDED, StepControl};
     use crate::StateDir;
     use crate::events::Events;
     use crate::log::Log;
@@ -298,6 +306,37 @@ mod tests {
         }
         let list = jobs.list();
         assert_eq!((list.len(), list[0].id), (MAX_ENDED, 3));
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// Work that the pool needs.
+    struct Needed;
+
+    impl JobControl for Needed {
+        fn progress(&self) -> JobProgress {
+            JobProgress::default()
+        }
+
+        fn cancel(&self) {
+            panic!("it was cancelled");
+        }
+
+        fn cancel_refusal(&self) -> Option<&'static str> {
+            Some("the pool needs it")
+        }
+    }
+
+    #[test]
+    fn needed_work_is_not_cancelled() {
+        let dir = std::env::temp_dir().join(format!("poolhouse-needed-{}", std::process::id()));
+        let state_dir = StateDir::from_dir(&dir).unwrap();
+        state_dir.create_dirs().unwrap();
+        let jobs = load(&state_dir);
+        let job = jobs.start("resilver", "tank", 0, Arc::new(Needed));
+        let why = jobs.cancel(1).unwrap_err().to_string();
+        assert_eq!(why, "job 1 cannot be cancelled: the pool needs it");
+        assert_eq!(jobs.list()[0].state, JobState::Running);
+        job.finish();
         std::fs::remove_dir_all(dir).unwrap();
     }
 

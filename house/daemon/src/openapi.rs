@@ -32,6 +32,7 @@ impl Description {
             "summary": schema.get("description").cloned().unwrap_or_default(),
             "x-changes": C::CHANGES,
             "x-owner-only": C::OWNER_ONLY,
+            "x-operates": C::OPERATES,
             "responses": {
                 "200": { "description": "It succeeded: {\"value\": ..., \"warnings\": [...]}" },
                 "default": {

@@ -63,7 +63,6 @@ impl OverviewCache {
             surplus -= usize::from(is_old);
             !is_old
         });
-        let events = context.events.after(None).events;
         let overview = Overview {
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             time: now,
@@ -75,7 +74,7 @@ impl OverviewCache {
             fans,
             jobs: shown.collect(),
             mounts,
-            events: events.iter().skip(events.len() - events.len().min(EVENTS)).cloned().collect(),
+            events: context.events.latest(EVENTS),
             alerts: notifier
                 .alerts()
                 .into_iter()

@@ -135,7 +135,7 @@ async fn is_delegated(
     peer: Peer,
     needed: Option<Vec<NeededPermission>>,
 ) -> bool {
-    let Some(needed) = needed.filter(|_| !peer.is_read_only) else { return false };
+    let Some(needed) = needed.filter(|_| peer.limit.is_none()) else { return false };
     let pools = Arc::clone(pools);
     // it reads the pool
     let checked = tokio::task::spawn_blocking(move || pools.is_permitted(peer, &needed)).await;

@@ -133,6 +133,11 @@ impl StateDir {
         self.persistent_dir.join("pools.json")
     }
 
+    /// The latest events.
+    pub(crate) fn events(&self) -> PathBuf {
+        self.persistent_dir.join("events.jsonl")
+    }
+
     /// The list of jobs.
     pub(crate) fn jobs(&self) -> PathBuf {
         self.persistent_dir.join("jobs.json")
@@ -228,6 +233,11 @@ impl StateDir {
     /// The token of clients on TCP that only look.
     pub(crate) fn reader_token(&self) -> PathBuf {
         self.persistent_dir.join("token-look")
+    }
+
+    /// The token of clients on TCP of the role operate.
+    pub(crate) fn operator_token(&self) -> PathBuf {
+        self.persistent_dir.join("token-operate")
     }
 
     /// Whether the user of this process may start a daemon there.

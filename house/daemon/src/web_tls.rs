@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! [web] certificate, key    files in PEM, read again every hour: they are renewed from outside
-//! otherwise                 web-ca.json holds root and key; a certificate for all names and addresses of this
-//!                           machine is issued for 90 days, in memory, and again after 30
+//! otherwise                 web-ca.json holds root and key, limited to the names of this machine and to private
+//!                           networks; a certificate for all of its names and addresses within these limits is issued
+//!                           for 90 days, in memory, and again after 30
 //! ```
 
 use std::net::SocketAddr;
@@ -102,21 +103,47 @@ impl WebTls {
 
     /// A certificate of our own CA, which is made when it is needed first.
     fn issue(&self, config: &WebConfig) -> Result<(String, String)> {
-        let path = self.state_dir.web_authority();
         let failed = |why: tls::AuthorityError| Error::refused_error(why.to_string());
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let authority = if let Some(authority) = load_authority(&path)? {
-            authority
-        } else {
-            let authority = Authority::new(&host, date_in(-1)?).map_err(failed)?;
-            let text = serde_json::to_vec(&authority)
-                .map_err(|why| Error::file_error(&path, &why.into()))?;
-            state_file::replace(&path, &text)?;
-            self.log.write_line("a certificate authority for the dashboard was made; its root: poolhouse web certificate");
-            authority
-        };
         let names = own_names(&host, config);
-        authority.issue(&names, date_in(-1)?, date_in(ISSUE_DAYS)?).map_err(failed)
+        let authority = self.authority(&host, &names, config)?;
+        let (permitted, others): (Vec<_>, Vec<_>) =
+            names.into_iter().partition(|name| authority.permits(name));
+        if !others.is_empty() {
+            let others = others.join(", ");
+            self.log.write_line(&format!(
+                "the certificate leaves out {others}: the root is limited to other addresses; browsers reach this \
+                 machine by its name"
+            ));
+        }
+        authority.issue(&permitted, date_in(-1)?, date_in(ISSUE_DAYS)?).map_err(failed)
+    }
+
+    /// The own CA. The root that exists is replaced if it does not cover a name of this machine: then browsers need the
+    /// new one. Addresses change too often for that.
+    fn authority(&self, host: &str, names: &[String], config: &WebConfig) -> Result<Authority> {
+        let path = self.state_dir.web_authority();
+        let found = load_authority(&path)?;
+        let covers = |authority: &Authority| {
+            config
+                .names
+                .iter()
+                .map(String::as_str)
+                .chain([host])
+                .all(|name| authority.permits(name))
+        };
+        let what = match found {
+            Some(authority) if covers(&authority) => return Ok(authority),
+            Some(_) => "this machine has another name: its certificate authority was made anew",
+            None => "a certificate authority for the dashboard was made",
+        };
+        let failed = |why: tls::AuthorityError| Error::refused_error(why.to_string());
+        let authority = Authority::new(host, names, date_in(-1)?).map_err(failed)?;
+        let text =
+            serde_json::to_vec(&authority).map_err(|why| Error::file_error(&path, &why.into()))?;
+        state_file::replace(&path, &text)?;
+        self.log.write_line(&format!("{what}; its root: poolhouse web certificate"));
+        Ok(authority)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use api::{GetConfig, SetConfig};
+use api::{AddConfigSection, GetConfig, RemoveConfigSection, SetConfig};
 use serde_json::json;
 
 use crate::daemon::DaemonArgs;
@@ -22,13 +22,16 @@ The daemon reads it again when it changes. A file with mistakes does not take ef
   interval = 30                minutes between two looks at the drives
   [bays]
   rows = [[\"SERIAL\", \"\"]]     the drives in the bays of the case, row by row
+  [hours]
+  awake = \"07:00-23:00\"        outside these hours the machine sleeps while it is idle
   [alerts]
   mail = \"me@example.org\"     also ntfy, webhook, space (percent of a pool)
 
 Examples:
   poolhouse config check
   poolhouse config show
-  poolhouse config set web.listen 127.0.0.1:8080"
+  poolhouse config set web.listen 127.0.0.1:8080
+  poolhouse config add policy dataset=tank/photos daily=7"
 )]
 pub(crate) struct Config {
     #[command(flatten)]
@@ -47,6 +50,10 @@ enum Command {
     Set(SetArgs),
     /// Remove a field
     Unset(UnsetArgs),
+    /// Add a section of which there may be several: a replica, a policy
+    Add(AddArgs),
+    /// Remove such a section
+    Remove(RemoveArgs),
 }
 
 /// Check a configuration file
@@ -88,6 +95,30 @@ struct UnsetArgs {
     field: String,
 }
 
+/// Add a section of which there may be several: a replica, a policy
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  poolhouse config add replica name=offsite source=tank/photos target=ssh://backup@nas/pool/photos
+  poolhouse config add policy dataset=tank/photos daily=7 weekly=4")]
+struct AddArgs {
+    /// The section
+    section: String,
+    /// FIELD=VALUE, the value in TOML or plain text
+    #[arg(required = true)]
+    fields: Vec<String>,
+}
+
+/// Remove such a section
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:
+  poolhouse config remove replica name=offsite")]
+struct RemoveArgs {
+    /// The section
+    section: String,
+    /// FIELD=VALUE that it has
+    field: String,
+}
+
 impl Config {
     /// Runs the command.
     pub(crate) fn run(&self) -> CommandResult {
@@ -96,7 +127,19 @@ impl Config {
             Command::Show(ShowArgs {}) => self.show(),
             Command::Set(args) => self.set(&args.field, Some(&args.value)),
             Command::Unset(args) => self.set(&args.field, None),
+            Command::Add(args) => self.add(args),
+            Command::Remove(args) => self.remove(args),
         }
+    }
+
+    fn add(&self, args: &AddArgs) -> CommandResult {
+        let fields: Result<Vec<_>, _> = args.fields.iter().map(|field| field_of(field)).collect();
+        self.daemon.execute(&AddConfigSection { section: args.section.clone(), fields: fields? })
+    }
+
+    fn remove(&self, args: &RemoveArgs) -> CommandResult {
+        let (section, (field, value)) = (args.section.clone(), field_of(&args.field)?);
+        self.daemon.execute(&RemoveConfigSection { section, field, value })
     }
 
     fn check(&self, file: Option<&Path>) -> CommandResult {
@@ -140,4 +183,11 @@ impl Config {
         let (section, field) = (section.to_owned(), field.to_owned());
         self.daemon.execute(&SetConfig { section, field, value: value.map(str::to_owned) })
     }
+}
+
+/// A field and its value.
+fn field_of(text: &str) -> Result<(String, String), Failure> {
+    let expected = || Failure::usage(format!("'{text}': FIELD=VALUE is expected"));
+    let (field, value) = text.split_once('=').ok_or_else(expected)?;
+    Ok((field.to_owned(), value.to_owned()))
 }

@@ -16,7 +16,7 @@ const WAIT: u64 = 30;
 /// Show what happened to pools, datasets, mounts and devices
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "The daemon keeps the latest 4096 events until it ends. With --json an event is a line.
+    after_help = "The daemon keeps the latest 4096 events, also when it starts again. With --json an event is a line.
 
 Examples:
   poolhouse events

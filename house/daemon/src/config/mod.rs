@@ -8,6 +8,7 @@
 //! [bays]                         # see the crate `health`
 //! [alerts]                       # see the crate `alerts`
 //! [ups]                          # see the crate `ups`
+//! [hours]                        # see hours.rs
 //! [fans]                         # see the crate `fans`
 //! [mounts]                       # see services/mounts.rs
 //! ```
@@ -18,6 +19,7 @@
 
 mod listen;
 mod portmapper;
+mod sections;
 mod store;
 
 use std::fmt;
@@ -28,6 +30,7 @@ use toml_edit::{Document, InlineTable, Item, Key, Value};
 
 pub(crate) use listen::Listen;
 pub(crate) use portmapper::PortmapperSetting;
+pub(crate) use sections::{add_section, remove_sections};
 pub use store::check as check_config;
 pub(crate) use store::{ConfigStore, parse_value};
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! GET /metrics     text format 0.0.4
-//! zfs_pool_*                as zfs_exporter names them
+//! zfs_pool_*, zfs_dataset_* as zfs_exporter names them
 //! node_zfs_zpool_state      as node_exporter names it
 //! smartctl_device_*         as smartctl_exporter names them
 //! network_ups_tools_*       as nut_exporter names them
@@ -14,11 +14,13 @@
 mod text;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ::ups::PowerSource;
 use alerts::Severity;
-use api::{Drive, FanStatus, JobState, Overview, PoolReport, UpsStatus};
+use api::{Drive, FanStatus, JobState, Overview, PoolReport, UpsStatus, pool_of};
 use axum::http::{HeaderMap, header};
+use engine::dataset::Dataset;
 use engine::pool::{PoolStatus, VdevStatus};
 use health::Grade;
 
@@ -27,6 +29,18 @@ use text::Metrics;
 /// The values of `zfs_pool_health`, by zfs_exporter's numbers.
 const HEALTH: [&str; 7] =
     ["ONLINE", "DEGRADED", "FAULTED", "OFFLINE", "UNAVAIL", "REMOVED", "SUSPENDED"];
+/// Properties in bytes, and zfs_exporter's names for them.
+const DATASET_METRICS: [(&str, &str); 9] = [
+    ("available", "zfs_dataset_available_bytes"),
+    ("logicalused", "zfs_dataset_logical_used_bytes"),
+    ("quota", "zfs_dataset_quota_bytes"),
+    ("referenced", "zfs_dataset_referenced_bytes"),
+    ("used", "zfs_dataset_used_bytes"),
+    ("usedbydataset", "zfs_dataset_used_by_dataset_bytes"),
+    ("usedbysnapshots", "zfs_dataset_used_by_snapshot_bytes"),
+    ("volsize", "zfs_dataset_volume_size_bytes"),
+    ("written", "zfs_dataset_written_bytes"),
+];
 /// The headers of a proxy: the request comes from another machine then.
 const PROXY_HEADERS: [&str; 3] = ["forwarded", "x-forwarded-for", "x-real-ip"];
 
@@ -49,9 +63,12 @@ pub(crate) fn is_local(client: IpAddr, headers: &HeaderMap) -> bool {
         && !PROXY_HEADERS.iter().any(|name| headers.contains_key(*name))
 }
 
-/// The metrics of an overview.
-pub(crate) fn render(overview: &Overview) -> String {
+/// The metrics of an overview, and of the file systems and volumes of each pool.
+pub(crate) fn render(overview: &Overview, datasets: &[Arc<Vec<Dataset>>]) -> String {
     let mut metrics = Metrics::default();
+    for dataset in datasets.iter().flat_map(|list| list.iter()) {
+        add_dataset(&mut metrics, dataset);
+    }
     metrics.add("poolhouse_overview_timestamp_seconds", &[], overview.time);
     for pool in &overview.pools {
         add_pool(&mut metrics, pool);
@@ -99,6 +116,24 @@ fn add_pool(metrics: &mut Metrics, report: &PoolReport) {
     }
     for vdev in pool.vdevs.iter().chain(&pool.caches).chain(&pool.spares) {
         add_devices(metrics, &pool.name, vdev);
+    }
+}
+
+fn add_dataset(metrics: &mut Metrics, dataset: &Dataset) {
+    let labels = [
+        ("name", dataset.name.as_str()),
+        ("pool", pool_of(&dataset.name)),
+        ("type", dataset.kind.as_str()),
+    ];
+    for (property, name) in DATASET_METRICS {
+        let bytes = match dataset.property_value(property) {
+            Some("none") => Some(0),
+            value => value.and_then(|value| value.parse::<u64>().ok()),
+        };
+        // a file system has no size of a volume
+        if let Some(bytes) = bytes {
+            metrics.add(name, &labels, bytes);
+        }
     }
 }
 
@@ -201,7 +236,7 @@ mod tests {
         let mut overview = Overview::default();
         overview.pools.push(PoolReport { status, altroot: None });
         overview.drives.drives.push(Drive { name, temperature: Some(-3), ..Drive::default() });
-        let text = render(&overview);
+        let text = render(&overview, &[]);
         for line in [
             "# TYPE zfs_pool_health gauge",
             "zfs_pool_health{pool=\"tank\"} 1",

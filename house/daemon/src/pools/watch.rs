@@ -183,25 +183,29 @@ impl JobControl for ScanControl {
         JobProgress { done, total, unit: unit.to_owned() }
     }
 
-    /// A resilver cannot be cancelled: the pool needs it.
     fn cancel(&self) {
-        if let Some(pool) = self.pool.upgrade()
-            && self.scan != ScanKind::Resilver
-        {
+        if let Some(pool) = self.pool.upgrade() {
             // it may have ended meanwhile
             let _ = pool.handle.stop_scrub();
         }
+    }
+
+    fn cancel_refusal(&self) -> Option<&'static str> {
+        let why =
+            "the pool needs its resilver; `poolhouse zpool detach` takes the new device out again";
+        (self.scan == ScanKind::Resilver).then_some(why)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::Weak;
 
     use api::Event;
     use engine::pool::{ScanKind, ScanStatus};
 
-    use super::{WatchedPool, changes};
+    use super::{JobControl, ScanControl, WatchedPool, changes};
 
     fn watched_pool(state: &str, device: &str, scan: Option<(u64, &str)>) -> WatchedPool {
         let scan = scan.map(|(started, state)| ScanStatus {
@@ -227,6 +231,13 @@ mod tests {
 
     fn kinds(before: &WatchedPool, now: &WatchedPool) -> Vec<String> {
         changes("tank", before, now, Some("why")).iter().map(Event::kind).collect()
+    }
+
+    #[test]
+    fn resilvers_cannot_be_cancelled() {
+        let control = |scan| ScanControl { pool: Weak::new(), scan };
+        assert!(control(ScanKind::Resilver).cancel_refusal().unwrap().contains("zpool detach"));
+        assert_eq!(control(ScanKind::Scrub).cancel_refusal(), None);
     }
 
     #[test]

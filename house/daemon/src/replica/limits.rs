@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
 use serde::Deserialize;
 use units::MinusOrZero as _;
 
@@ -58,7 +58,7 @@ impl Throttle {
     }
 }
 
-/// A time of day in which a replica may run, as `22:00-06:00`.
+/// Hours of the day, as `22:00-06:00`: a replica may run in them, or the machine is awake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Window {
@@ -105,6 +105,19 @@ impl Window {
         minute_of_day(now).is_none_or(|minute| self.contains(minute))
     }
 
+    /// When the window opens next. Times are in seconds since 1970.
+    pub(crate) fn next_begin(self, now: u64) -> Option<u64> {
+        let local = local_time(now)?;
+        let (hour, minute) =
+            (i8::try_from(self.from / 60).ok()?, i8::try_from(self.from % 60).ok()?);
+        let on = |day: jiff::civil::Date| {
+            let begin = day.at(hour, minute, 0, 0).to_zoned(TimeZone::system()).ok()?;
+            u64::try_from(begin.timestamp().as_second()).ok()
+        };
+        let today = on(local.date())?;
+        if today > now { Some(today) } else { on(local.date().tomorrow().ok()?) }
+    }
+
     /// Whether a minute of the day, counted from midnight, is within.
     const fn contains(self, minute: u16) -> bool {
         if self.from < self.to {
@@ -115,10 +128,14 @@ impl Window {
     }
 }
 
+fn local_time(now: u64) -> Option<Zoned> {
+    let seconds = i64::try_from(now).ok()?;
+    Some(Timestamp::from_second(seconds).ok()?.to_zoned(TimeZone::system()))
+}
+
 /// The minute of the local day.
 fn minute_of_day(now: u64) -> Option<u16> {
-    let seconds = i64::try_from(now).ok()?;
-    let time = Timestamp::from_second(seconds).ok()?.to_zoned(TimeZone::system());
+    let time = local_time(now)?;
     Some(u16::try_from(time.hour()).ok()? * 60 + u16::try_from(time.minute()).ok()?)
 }
 

@@ -75,6 +75,9 @@ impl Service for AlertService {
             }
         };
         Builder::new().name("overview".to_owned()).spawn(watch).map_err(failed)?;
+        let context = Arc::clone(&self.context);
+        let read = move || context.datasets.run(&context);
+        Builder::new().name("dataset metrics".to_owned()).spawn(read).map_err(failed)?;
         let notifier = Arc::clone(&self.notifier);
         Builder::new().name("alerts".to_owned()).spawn(move || notifier.run()).map_err(failed)?;
         Ok(())
@@ -88,5 +91,6 @@ impl Service for AlertService {
     fn stop(&self) {
         self.is_stopped.store(true, Ordering::Release);
         self.notifier.stop();
+        self.context.datasets.stop();
     }
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Event, GetConfig, SetConfig};
+use api::{AddConfigSection, Event, GetConfig, RemoveConfigSection, SetConfig};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use super::Service;
 use crate::Result;
+use crate::config::{add_section, remove_sections};
 use crate::context::Context;
 use crate::router::Router;
 
@@ -38,6 +39,18 @@ impl Service for ConfigService {
         let context = Arc::clone(&self.context);
         router.add(move |call: &SetConfig, _| {
             context.config.set(&call.section, &call.field, call.value.as_deref())?;
+            reload(&context);
+            Ok(())
+        });
+        let context = Arc::clone(&self.context);
+        router.add(move |call: &AddConfigSection, _| {
+            context.config.edit(|document| add_section(document, call))?;
+            reload(&context);
+            Ok(())
+        });
+        let context = Arc::clone(&self.context);
+        router.add(move |call: &RemoveConfigSection, _| {
+            context.config.edit(|document| remove_sections(document, call))?;
             reload(&context);
             Ok(())
         });

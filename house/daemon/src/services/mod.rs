@@ -13,6 +13,7 @@ mod datasets;
 mod events;
 mod fans;
 mod health;
+mod hours;
 mod iscsi;
 mod jobs;
 mod keys;
@@ -52,6 +53,7 @@ use crate::config::{Config, Section, check_section};
 use crate::context::Context;
 use crate::drives::{HealthConfig, PowerConfig};
 use crate::events::ChangeOptions;
+use crate::hours::HoursConfig;
 use crate::policy::PolicyConfig;
 use crate::replica::ReplicaConfig;
 use crate::router::Router;
@@ -146,6 +148,9 @@ const SERVICES: &[Registration] = &[
     }),
     Registration::with_section::<Vec<PowerConfig>>("power", |context| {
         Arc::new(power::PowerService::new(context))
+    }),
+    Registration::with_section::<HoursConfig>("hours", |context| {
+        Arc::new(hours::HoursService::new(context))
     }),
     Registration::with_section::<BayMap>("bays", |context| {
         Arc::new(bays::BayService::new(context))

@@ -1,7 +1,7 @@
 //! The service of the API and the dashboard on TCP. A program shows a token of the daemon, which is in a file of the
-//! state directory. With that of `token` it has the rights of the daemon's own user, with that of `token-look` it
-//! looks. A browser shows the dashboard,
-//! which serves nothing until a password is set.
+//! state directory. With that of `token` it has the rights of the daemon's own user, with that of
+//! `token-operate` it cares for drives, scrubs and snapshots, with that of `token-look` it looks. A browser shows the
+//! dashboard, which serves nothing until a password is set.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};

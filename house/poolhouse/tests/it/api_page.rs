@@ -11,8 +11,8 @@ const INTRODUCTION: &str = "# The API
 Every command of `poolhouse` is a call of this API, on the daemon's Unix socket (`socket` in its state folder). With
 `poolhouse config set web.listen ADDRESS:PORT` the same calls are answered over HTTP, on other addresses than loopback
 over HTTPS, with a token as `Authorization: Bearer TOKEN`: that of the file `token` in the state folder has all rights,
-that of `token-look` makes the calls of *all users* that change nothing. `GET /api/v1/openapi.json` describes
-each field.
+that of `token-operate` makes those of *all users* that change nothing, and those of *operate*, that of `token-look`
+the former only. `GET /api/v1/openapi.json` describes each field.
 
 ```text
 curl --unix-socket STATE/socket http://localhost/api/v1/pools
@@ -20,7 +20,7 @@ curl --unix-socket STATE/socket http://localhost/api/v1/pools
 
 An answer is `{\"value\": ..., \"warnings\": [...]}`; a refusal has a status of 400 or more, and is
 `{\"error\": SENTENCE, \"status\": EXIT STATUS OF THE COMMAND}`. *All users*: every local user may make the call, as with
-OpenZFS. *Owner*: root, and the user of the daemon. A test makes this page
+OpenZFS. *Owner*: root, and the user of the daemon. *Operate*: the owner, and clients with `token-operate`. A test makes this page
 (`UPDATE_DOCS=1 cargo test -p poolhouse --test it api`).
 ";
 
@@ -29,7 +29,11 @@ fn page(description: &Value) -> String {
     let mut page = format!("{INTRODUCTION}\n| call | by | does |\n| --- | --- | --- |\n");
     for (path, methods) in description["paths"].as_object().expect("paths") {
         for (method, call) in methods.as_object().expect("methods") {
-            let by = if call["x-owner-only"] == true { "owner" } else { "all users" };
+            let by = match (&call["x-operates"], &call["x-owner-only"]) {
+                (Value::Bool(true), _) => "operate",
+                (_, Value::Bool(true)) => "owner",
+                _ => "all users",
+            };
             let summary = call["summary"].as_str().unwrap_or_default();
             let first = summary.split("\n\n").next().unwrap_or_default().replace('\n', " ");
             let method = method.to_uppercase();

@@ -48,6 +48,17 @@ fn metrics_need_token_or_this_machine() {
     let (status, text) = metrics(port, &local);
     assert!(status == 200 && text.contains("content-type: text/plain; version=0.0.4"), "{text}");
     assert!(text.contains("poolhouse_device_errors_total{pool=\"tank\","), "{text}");
+    // of single datasets, by zfs_exporter's names
+    nas.run_ok("zfs create -o quota=64m tank/a");
+    nas.run_ok("zfs create -s -V 16m tank/v");
+    for line in [
+        "zfs_dataset_quota_bytes{name=\"tank/a\",pool=\"tank\",type=\"filesystem\"} 67108864\n",
+        "zfs_dataset_quota_bytes{name=\"tank\",pool=\"tank\",type=\"filesystem\"} 0\n",
+        "zfs_dataset_volume_size_bytes{name=\"tank/v\",pool=\"tank\",type=\"volume\"} 16777216\n",
+        "zfs_dataset_used_bytes{name=\"tank/a\",pool=\"tank\",type=\"filesystem\"} ",
+    ] {
+        nas.wait_until(|| metrics(port, &local).1.contains(line));
+    }
     assert_eq!(metrics(port, "Host: nas.example.org").0, 401);
     assert_eq!(metrics(port, &format!("{local}\r\nX-Forwarded-For: 10.0.0.1")).0, 401);
     let token = std::fs::read_to_string(nas.state_dir().join("token")).unwrap();
@@ -73,6 +84,13 @@ fn the_api_on_tcp_needs_its_token() {
     let (status, _) = http(first, "POST /api/v1/pools/tank/scrub", Some(token.trim())).unwrap();
     assert_eq!(status, 200);
     assert!(nas.run_ok("zpool history tank").contains("POST /api/v1/pools/tank/scrub"));
+    // the role operate cares, and destroys nothing
+    let operator = std::fs::read_to_string(nas.state_dir().join("token-operate")).unwrap();
+    let asks = |line: &str| http(first, line, Some(operator.trim())).unwrap().0;
+    assert_eq!((asks(list), asks("POST /api/v1/pools/tank/clear")), (200, 200));
+    assert_eq!((asks("DELETE /api/v1/pools/tank"), asks("POST /api/v1/daemon/stop")), (403, 403));
+    let reader = std::fs::read_to_string(nas.state_dir().join("token-look")).unwrap();
+    assert_eq!(http(first, "POST /api/v1/pools/tank/clear", Some(reader.trim())).unwrap().0, 403);
     assert_eq!(http(first, "GET /api/v1/nothing", Some(token.trim())).unwrap().0, 404);
     let (_, body) = http(first, "GET /api/v1/openapi.json", Some(token.trim())).unwrap();
     let body: Value = serde_json::from_str(&body).unwrap();
@@ -122,4 +140,27 @@ fn the_daemon_follows_its_configuration_file() {
     let written = std::fs::read_to_string(&file).unwrap();
     assert_eq!(written, good.replace(&port.to_string(), &other.to_string()));
     assert!(nas.run_ok("events").contains("config_reloaded"));
+}
+
+#[test]
+fn sections_are_added_and_removed() {
+    let nas = TestNas::new("sections", 1);
+    nas.create_pool("-m none tank", 1);
+    nas.run_ok("zfs create tank/a");
+    nas.run_ok("config add policy dataset=tank/a daily=7 weekly=4");
+    nas.run_ok("config add policy dataset=tank hourly=3");
+    let shown = nas.run_ok("config show");
+    let first = "[[policy]]\ndataset = \"tank/a\"\ndaily = 7\nweekly = 4\n";
+    assert_eq!(shown, format!("{first}\n[[policy]]\ndataset = \"tank\"\nhourly = 3\n"));
+    nas.run_ok("policy run");
+    let snapshots = nas.run_ok("zfs list -H -t snapshot -o name tank/a");
+    assert!(snapshots.contains("_daily") && snapshots.contains("_weekly"), "{snapshots}");
+    // a mistake changes nothing
+    let why = nas.run_failing("config add policy dataset=tank/b dayly=7", 2);
+    assert!(why.contains("dayly"), "{why}");
+    let why = nas.run_failing("config remove policy dataset=tank/b", 2);
+    assert!(why.contains("no [[policy]] has dataset = tank/b"), "{why}");
+    assert_eq!(nas.run_ok("config show"), shown);
+    nas.run_ok("config remove policy dataset=tank");
+    assert_eq!(nas.run_ok("config show"), first);
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+use crate::command::run;
 use crate::health::watch_drives;
 use crate::test_nas::TestNas;
 
@@ -204,6 +205,76 @@ fn drive_is_replaced_by_the_guide() {
     let status = nas.run_ok("zpool status -P tank");
     assert!(status.contains(&new) && !status.contains(&old), "{status}");
     assert!(nas.run_ok("zpool history tank").contains(&format!("zpool replace tank {old} {new}")));
+}
+
+#[test]
+fn copies_are_set_up_by_forms() {
+    let nas = TestNas::new("web-copies", 2);
+    nas.create_pool("-m none tank", 1);
+    nas.run_ok("zfs create -o mountpoint=none tank/a");
+    let drive = nas.drive_paths(2).remove(1);
+    nas.run_ok(&format!("zpool create -m none usb {}", drive.display()));
+    let mut browser = log_in(&nas);
+    let fields =
+        "&name=second&source=tank/a&target=usb/a&every=daily&max-age=2d&rate=&wake=&window=";
+    let question = browser.page(&format!("/do/add-replica?{}", &fields[1..]));
+    let command =
+        "config add replica name=second source=tank/a target=usb/a every=daily max-age=2d";
+    assert!(question.contains(command), "{question}");
+    let set_up = browser.submit("/copies", "/do/add-replica", fields);
+    assert_eq!(set_up.status, 303, "{}", set_up.body);
+    let policy = "&dataset=tank/a&hourly=&daily=7&weekly=&monthly=";
+    assert_eq!(browser.submit("/copies", "/do/add-policy", policy).status, 303);
+    nas.run_ok("policy run");
+    let ran = browser.submit("/copies", "/do/replicate", "&name=second");
+    assert!(matches!(ran.status, 200 | 303), "{}", ran.body);
+    nas.wait_until(|| nas.run("zfs list -H -t snapshot -o name usb/a").stdout.contains("_daily"));
+    let page = browser.page("/copies");
+    assert!(page.contains("<h3>second") && page.contains("usb/a"), "{page}");
+    // a repository on a disk
+    let repository = nas.0.join("repository");
+    let made = run(&["backup", "init", &format!("file://{}", repository.display())]);
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    let fields = format!("&location={}&dataset=tank/a", repository.display());
+    let started = browser.submit("/copies", "/do/backup", &fields);
+    assert_eq!(started.status, 303, "{}", started.body);
+    nas.wait_until(|| nas.run("jobs").stdout.contains("backup"));
+    // a wrong field is refused by the daemon, and nothing is written
+    let wrong =
+        browser.submit("/copies", "/do/add-replica", "&name=x y&source=tank/a&target=usb/b");
+    assert_eq!(wrong.status, 409, "{}", wrong.body);
+    for (action, field) in [("remove-replica", "name=second"), ("remove-policy", "dataset=tank/a")]
+    {
+        let done = browser.submit("/copies", &format!("/do/{action}"), &format!("&{field}"));
+        assert_eq!(done.status, 303, "{}", done.body);
+    }
+    let left = nas.run_ok("config show");
+    assert!(!left.contains("replica") && !left.contains("policy"), "{left}");
+}
+
+#[test]
+fn key_is_typed_in_for_a_locked_dataset() {
+    let nas = TestNas::new("web-key", 1);
+    nas.create_pool("-m none tank", 1);
+    let key = nas.0.join("key");
+    std::fs::write(&key, "correct horse").unwrap();
+    let location = format!("-o keylocation=file://{}", key.display());
+    nas.run_ok(&format!(
+        "zfs create -o encryption=on -o keyformat=passphrase {location} tank/private"
+    ));
+    nas.run_ok("zfs create tank/private/diary");
+    nas.run_ok("zfs unload-key tank/private");
+    let mut browser = log_in(&nas);
+    let page = browser.page("/datasets/tank%2Fprivate%2Fdiary");
+    assert!(page.contains("poolhouse zfs load-key tank/private<"), "{page}");
+    let fields = |key: &str| format!("&root=tank/private&dataset=tank/private/diary&key={key}");
+    let wrong = browser.submit("/", "/unlock", &fields("wrong+horse"));
+    assert_eq!(wrong.status, 409, "{}", wrong.body);
+    let right = browser.submit("/", "/unlock", &fields("correct+horse"));
+    assert!(matches!(right.status, 200 | 303), "{}", right.body);
+    assert_eq!(nas.run_ok("zfs get -H -o value keystatus tank/private"), "available\n");
+    assert!(!browser.page("/datasets/tank%2Fprivate%2Fdiary").contains("The key is not loaded"));
+    assert!(!nas.read_log().contains("correct horse"));
 }
 
 /// One exchange over TLS with a server that a root certificate vouches for.

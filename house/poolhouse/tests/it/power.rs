@@ -1,7 +1,10 @@
-//! Spin-down: the disks of an idle pool sleep, and the first request wakes all of them.
+//! Spin-down: the disks of an idle pool sleep, and the first request wakes all of them. The machine sleeps outside its
+//! hours.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -49,4 +52,52 @@ fn idle_disks_sleep_and_wake_together() {
     nas.run_ok("zfs create tank/new");
     nas.wait_until(|| nas.read_log().contains("2 of its disks were woken"));
     assert!(!nas.read_log().contains("does not wake"), "{}", nas.read_log());
+}
+
+/// A program that records its arguments.
+fn make_recorder(path: &Path) {
+    fs::write(path, "#!/bin/sh\necho \"$*\" >> \"$0.calls\"\n").unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A local time some hours from now, by a format of date(1).
+fn time_in(hours: u64, format: &str) -> String {
+    let mut date = Command::new("date");
+    let out = date.args(["-d", &format!("+{hours} hours"), format]).output().unwrap();
+    String::from_utf8(out.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn machine_sleeps_outside_its_hours() {
+    let nas = TestNas::new("hours", 1);
+    nas.create_pool("-m none tank", 1);
+    for name in ["sleep", "ethtool"] {
+        make_recorder(&nas.0.join(name));
+    }
+    let folder = nas.0.display();
+    let calls =
+        |name: &str| fs::read_to_string(nas.0.join(format!("{name}.calls"))).unwrap_or_default();
+    let section = |from: u64, to: u64| {
+        let (from, to) = (time_in(from, "+%H:%M"), time_in(to, "+%H:%M"));
+        format!(
+            "[hours]\nawake = \"{from}-{to}\"\nidle_minutes = 0.05\nwake_on_lan = [\"nic0\"]\n\
+             sleep_command = [\"{folder}/sleep\", \"--time\", \"{{wake}}\"]\nethtool = \"{folder}/ethtool\"\n"
+        )
+    };
+    let file = nas.state_dir().join("config.toml");
+    // these are its hours
+    fs::write(&file, section(23, 5)).unwrap();
+    nas.wait_until(|| calls("ethtool").starts_with("-s nic0 wol g\n"));
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    assert_eq!(calls("sleep"), "");
+    let earliest: u64 = time_in(6, "+%s").parse().unwrap();
+    fs::write(&file, section(6, 8)).unwrap();
+    nas.wait_until(|| !calls("sleep").is_empty());
+    let call = calls("sleep");
+    let wake: u64 = call.lines().next().unwrap().strip_prefix("--time ").unwrap().parse().unwrap();
+    assert!((earliest - 60..=earliest + 60).contains(&wake), "{wake} {earliest}");
+    let events = nas.run_ok("events");
+    assert!(events.contains("machine_sleeps") && events.contains("machine_woke"), "{events}");
+    // the card is set up again after the sleep
+    nas.wait_until(|| calls("ethtool").lines().count() >= 2);
 }

@@ -8,6 +8,7 @@
 //!
 //! An action that destroys data asks for the name of the thing to be typed.
 
+mod copies;
 mod datasets;
 mod drives;
 mod pools;
@@ -82,8 +83,11 @@ pub(crate) fn find(name: &str, form: &Form) -> Result<Action, String> {
         "note" | "locate" | "self-test" | "burn-in" | "acknowledge" | "cancel-job" => {
             drives::find(name, form)
         }
-        "share" | "unshare" | "replicate" | "run-policies" | "remove-share-user"
-        | "remove-user" | "invite" => sharing::find(name, form),
+        "replicate" | "add-replica" | "remove-replica" | "run-policies" | "add-policy"
+        | "remove-policy" | "backup" => copies::find(name, form),
+        "share" | "unshare" | "remove-share-user" | "remove-user" | "invite" => {
+            sharing::find(name, form)
+        }
         _ => Err("There is no such action.".to_owned()),
     }
 }

@@ -1,9 +1,6 @@
-//! Actions on shares, copies and users.
+//! Actions on shares and users.
 
-use api::{
-    AddShare, Protocol, RemoveDashboardUser, RemoveShare, RemoveUser, Role, RunPolicies,
-    RunReplicas, SetUpDashboard,
-};
+use api::{AddShare, Protocol, RemoveDashboardUser, RemoveShare, RemoveUser, Role, SetUpDashboard};
 
 use super::Action;
 use crate::forms::Form;
@@ -12,8 +9,6 @@ pub(super) fn find(name: &str, form: &Form) -> Result<Action, String> {
     match name {
         "share" => share(form),
         "unshare" => unshare(form),
-        "replicate" => replicate(form),
-        "run-policies" => run_policies(),
         "remove-share-user" => remove_share_user(form),
         "invite" => invite(form),
         _ => remove_user(form),
@@ -53,23 +48,6 @@ fn unshare(form: &Form) -> Result<Action, String> {
     let title = format!("Remove the {protocol} share {name}");
     let action = Action::new(title, consequence, &call, &command)?;
     Ok(action.administer().leads_to("/shares".to_owned()))
-}
-
-fn replicate(form: &Form) -> Result<Action, String> {
-    let name = form.required("name")?;
-    let call = RunReplicas { name: Some(name.to_owned()) };
-    let consequence = "A job sends the snapshots that the copy does not have yet.";
-    let title = format!("Bring replica {name} up to date");
-    let action = Action::new(title, consequence, &call, &["replicate", "run", name])?;
-    Ok(action.leads_to("/copies".to_owned()))
-}
-
-fn run_policies() -> Result<Action, String> {
-    let consequence =
-        "It takes the snapshots that are due, and destroys those that the policies no longer keep.";
-    let title = "Run the snapshot policies".to_owned();
-    let action = Action::new(title, consequence, &RunPolicies {}, &["policy", "run"])?;
-    Ok(action.administer().leads_to("/copies".to_owned()))
 }
 
 fn remove_share_user(form: &Form) -> Result<Action, String> {

@@ -122,7 +122,7 @@ fn import(form: &Form) -> Result<Action, String> {
         "Another system may use the pool: it did not export it. Two systems that write to a pool at the same time \
          destroy it. Be sure that no other one has these drives."
     } else {
-        "The pool is imported, and its file systems are mounted."
+        "The pool is imported, and its file systems are mounted. The page of an encrypted one asks for its key."
     };
     let action = Action::new(format!("Import pool {pool}"), consequence, &call, &command)?;
     let action = if force { action.destroys(pool) } else { action.administer() };

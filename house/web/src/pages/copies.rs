@@ -1,10 +1,10 @@
-//! Copies: replicas with their newest safe copy, and the snapshots of policies.
+//! Copies: replicas with their newest safe copy, the snapshots of policies, and the forms that set both up.
 
 use api::{PolicyStatus, ReplicaStatus, Role};
 use maud::{Markup, html};
 
 use super::format::{ago, local};
-use super::{Page, action_link, aged, do_path, frame};
+use super::{ACTIONS, Page, action_form, action_link, aged, do_path, frame};
 use crate::answers::Shown;
 use crate::dashboard::Visit;
 
@@ -12,6 +12,7 @@ use crate::dashboard::Visit;
 pub(crate) fn copies(
     replicas: &Shown<Vec<ReplicaStatus>>,
     policies: &Shown<Vec<PolicyStatus>>,
+    datasets: &[String],
     now: u64,
     visit: &Visit,
 ) -> Page {
@@ -26,8 +27,7 @@ pub(crate) fn copies(
                 h2 { "Replicas" }
                 @if replicas.value.is_empty() {
                     p class="hint" {
-                        "None. A section [[replica]] of config.toml makes one; see "
-                        code { "poolhouse replicate --help" } "."
+                        "None. A replica is a copy of datasets in another pool, here or on another host."
                     }
                 }
                 @for replica in &replicas.value { (replica_card(replica, now, visit)) }
@@ -39,7 +39,17 @@ pub(crate) fn copies(
                         (action_link(visit, Role::Administer, &do_path("run-policies", &[]), "Run now…"))
                     }
                 }
-                (policy_table(&policies.value, now))
+                (policy_table(&policies.value, now, visit))
+            }
+            @if visit.role == Role::Administer {
+                datalist id="known" { @for name in datasets { option value=(name) {} } }
+                div class="columns" {
+                    section class="card" { (new_replica()) }
+                    div {
+                        section class="card" { (new_policy()) }
+                        section class="card" { (new_backup()) }
+                    }
+                }
             }
         },
     )
@@ -50,7 +60,12 @@ fn replica_card(replica: &ReplicaStatus, now: u64, visit: &Visit) -> Markup {
         article class="pool" {
             div class="row" {
                 h3 { (replica.name) " " span class="hint" { "to " (replica.target) } }
-                (action_link(visit, Role::Operate, &do_path("replicate", &[("name", &replica.name)]), "Run now…"))
+                span {
+                    @let path = do_path("replicate", &[("name", &replica.name)]);
+                    (action_link(visit, Role::Operate, &path, "Run now…")) " "
+                    @let path = do_path("remove-replica", &[("name", &replica.name)]);
+                    (action_link(visit, Role::Administer, &path, "Remove…"))
+                }
             }
             @match (&replica.error, replica.succeeded) {
                 (Some(why), _) => p class="complaint" { "The last try failed: " (why) },
@@ -86,20 +101,30 @@ fn replica_card(replica: &ReplicaStatus, now: u64, visit: &Visit) -> Markup {
     }
 }
 
-fn policy_table(policies: &[PolicyStatus], now: u64) -> Markup {
+/// Whether a row is the first of its dataset, and of a policy that names this dataset: those below follow.
+fn names_policy(policies: &[PolicyStatus], at: usize) -> bool {
+    let Some(dataset) = policies.get(at).map(|policy| policy.dataset.as_str()) else {
+        return false;
+    };
+    let is_above = |other: &str| dataset.strip_prefix(other).is_some_and(|it| it.starts_with('/'));
+    policies.iter().position(|policy| policy.dataset == dataset) == Some(at)
+        && !policies.iter().any(|policy| is_above(&policy.dataset))
+}
+
+fn policy_table(policies: &[PolicyStatus], now: u64, visit: &Visit) -> Markup {
     html! {
         @if policies.is_empty() {
             p class="hint" {
-                "None. A section [[policy]] of config.toml takes some; see " code { "poolhouse policy --help" } "."
+                "None."
             }
         } @else {
             div class="scroll" tabindex="0" { table {
                 thead { tr {
                     th { "Dataset" } th { "Kind" } th class="number" { "Kept" } th class="number" { "Of" }
-                    th { "Newest" } th { span class="unseen" { "Due" } }
+                    th { "Newest" } th { span class="unseen" { "Due" } } th { (ACTIONS) }
                 } }
                 tbody {
-                    @for policy in policies {
+                    @for (at, policy) in policies.iter().enumerate() {
                         tr {
                             td { (policy.dataset) }
                             td { (policy.period) }
@@ -110,10 +135,76 @@ fn policy_table(policies: &[PolicyStatus], now: u64) -> Markup {
                                 @else { "none" }
                             }
                             td { @if policy.is_due { span class="badge watch" { "due" } } }
+                            td class="actions" {
+                                @if names_policy(policies, at) {
+                                    @let path = do_path("remove-policy", &[("dataset", &policy.dataset)]);
+                                    (action_link(visit, Role::Administer, &path, "Remove…"))
+                                }
+                            }
                         }
                     }
                 }
             } }
         }
+    }
+}
+
+fn new_replica() -> Markup {
+    html! {
+        h2 { "New replica" }
+        (action_form("add-replica", &[], &html! {
+            label for="replica" { "Name: letters, digits, - and _" }
+            input id="replica" name="name" required autocomplete="off" autocapitalize="none";
+            label for="source" { "What is copied: a dataset, with all below it" }
+            input id="source" name="source" required list="known" autocomplete="off" autocapitalize="none";
+            label for="target" { "Where to, for example usb/photos or ssh://root@otherhost/pool/photos" }
+            input id="target" name="target" required autocomplete="off" autocapitalize="none";
+            label for="every" { "How often" }
+            select id="every" name="every" {
+                @for word in ["hourly", "daily", "weekly", "monthly"] { option value=(word) { (word) } }
+            }
+            label for="max-age" { "Alert when the newest copy is older, for example 2d; empty: never" }
+            input id="max-age" name="max-age" autocomplete="off";
+            label for="window" { "Only at these hours, for example 22:00-06:00; empty: at any time" }
+            input id="window" name="window" autocomplete="off";
+            label for="rate" { "Bytes per second at most, for example 20M; empty: no limit" }
+            input id="rate" name="rate" autocomplete="off";
+            label for="wake" { "Wake the other host by Wake-on-LAN: its hardware address; empty: it is on" }
+            input id="wake" name="wake" autocomplete="off";
+            button { "Set up…" }
+        }))
+    }
+}
+
+fn new_policy() -> Markup {
+    html! {
+        h2 { "New automatic snapshots" }
+        (action_form("add-policy", &[], &html! {
+            label for="policy" { "Dataset; all below it follow" }
+            input id="policy" name="dataset" required list="known" autocomplete="off" autocapitalize="none";
+            @for (kind, kept) in [("hourly", "24"), ("daily", "30"), ("weekly", "8"), ("monthly", "6")] {
+                label for=(kind) { "Kept " (kind) " snapshots" }
+                input id=(kind) name=(kind) type="number" min="0" value=(kept);
+            }
+            button { "Set up…" }
+        }))
+    }
+}
+
+fn new_backup() -> Markup {
+    html! {
+        h2 { "Back up" }
+        p class="hint" {
+            "The repository is made once, by " code { "poolhouse backup init file:///FOLDER" } ". Those in buckets take \
+             their keys from the environment of the command, and not from here."
+        }
+        (action_form("backup", &[], &html! {
+            label for="location" { "Folder of the repository" }
+            input id="location" name="location" required autocomplete="off" autocapitalize="none";
+            label for="kept" { "Dataset" }
+            input id="kept" name="dataset" required list="known" autocomplete="off" autocapitalize="none";
+            label class="check" { input type="checkbox" name="recursive" value="1" checked; " also all datasets below" }
+            button { "Back up…" }
+        }))
     }
 }

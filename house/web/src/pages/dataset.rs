@@ -14,6 +14,8 @@ use crate::dashboard::Visit;
 
 /// The properties that the table of snapshots shows.
 pub(crate) const PROPERTIES: [&str; 4] = ["used", "referenced", "creation", "available"];
+/// The properties that tell whether the key is missing.
+pub(crate) const KEY_PROPERTIES: [&str; 3] = ["encryptionroot", "keystatus", "keyformat"];
 /// The changes that a page shows.
 const MAX_CHANGES: usize = 1000;
 
@@ -39,6 +41,7 @@ pub(crate) fn dataset(
             @for head in heads {
                 p class="hint" { (size(head, "used")) " used, " (size(head, "available")) " available" }
             }
+            @if let Some(root) = properties.and_then(locked_root) { (unlock(name, root, visit)) }
             section id="snapshots" class="card" data-live {
                 h2 { "Snapshots" }
                 @if snapshots.is_empty() { p class="hint" { "None." } } @else {
@@ -70,6 +73,35 @@ pub(crate) fn dataset(
             }
         },
     )
+}
+
+/// The encryption root of a dataset whose key is not loaded, and the format of the key.
+fn locked_root(dataset: &Dataset) -> Option<(&str, &str)> {
+    let value = |name: &str| dataset.property_value(name);
+    let root = value("encryptionroot").filter(|root| !matches!(*root, "" | "-"))?;
+    (value("keystatus") == Some("unavailable"))
+        .then_some((root, value("keyformat").unwrap_or("passphrase")))
+}
+
+/// The form for the key. It is sent in the body, and in no address or command line.
+fn unlock(dataset: &str, (root, format): (&str, &str), visit: &Visit) -> Markup {
+    html! {
+        section id="unlock" class="card" {
+            h2 { "The key is not loaded" }
+            p { "Its data cannot be read until the key of " (root) " is typed. The command is "
+                code { "poolhouse zfs load-key " (root) } "." }
+            @if visit.role == Role::Administer && format != "raw" {
+                form method="post" action="/unlock" class="action" {
+                    (super::csrf_field(visit))
+                    input type="hidden" name="root" value=(root);
+                    input type="hidden" name="dataset" value=(dataset);
+                    label for="key" { @if format == "hex" { "Key: 64 hexadecimal digits" } @else { "Passphrase" } }
+                    input id="key" name="key" type="password" required autocomplete="off";
+                    button { "Unlock and mount" }
+                }
+            }
+        }
+    }
 }
 
 fn row(snapshot: &Dataset, is_newest: bool, now: u64, visit: &Visit) -> Markup {

@@ -1,20 +1,26 @@
 //! The table of file systems and volumes.
 
-use api::Role;
+use api::{ReplicaStatus, Role};
 use engine::dataset::Dataset;
 use maud::{Markup, html};
 use units::human_bytes;
 
+use super::format::{ago, local};
 use super::{Page, action_form, aged, dataset_path, frame};
 use crate::answers::Shown;
 use crate::dashboard::Visit;
 
 /// The properties that the table shows.
-pub(crate) const PROPERTIES: [&str; 5] =
-    ["used", "available", "usedbysnapshots", "mountpoint", "mounted"];
+pub(crate) const PROPERTIES: [&str; 6] =
+    ["used", "available", "usedbysnapshots", "mountpoint", "mounted", "keystatus"];
 
-/// The page of datasets.
-pub(crate) fn datasets(list: &Shown<Vec<Dataset>>, visit: &Visit) -> Page {
+/// The page of datasets, each with the newest of its snapshots that a replica holds.
+pub(crate) fn datasets(
+    list: &Shown<Vec<Dataset>>,
+    replicas: &[ReplicaStatus],
+    now: u64,
+    visit: &Visit,
+) -> Page {
     frame(
         "poolhouse: datasets",
         "/datasets",
@@ -27,9 +33,9 @@ pub(crate) fn datasets(list: &Shown<Vec<Dataset>>, visit: &Visit) -> Page {
                     div class="scroll" tabindex="0" { table {
                         thead { tr {
                             th { "Dataset" } th class="number" { "Used" } th class="number" { "By snapshots" }
-                            th class="number" { "Available" } th { "Directory" }
+                            th class="number" { "Available" } th { "Directory" } th { "Newest safe copy" }
                         } }
-                        tbody { @for dataset in &list.value { (row(dataset)) } }
+                        tbody { @for dataset in &list.value { (row(dataset, replicas, now)) } }
                     } }
                 }
             }
@@ -47,7 +53,14 @@ pub(crate) fn datasets(list: &Shown<Vec<Dataset>>, visit: &Visit) -> Page {
     )
 }
 
-fn row(dataset: &Dataset) -> Markup {
+/// The time of the newest snapshot of a dataset that a replica holds. None: no replica copies the dataset. `Some(None)`:
+/// its first copy is still to come.
+fn safe_copy(dataset: &str, replicas: &[ReplicaStatus]) -> Option<Option<u64>> {
+    let copies = replicas.iter().flat_map(|replica| &replica.copies);
+    copies.filter(|copy| copy.source == dataset).map(|copy| copy.snapshot_time).max()
+}
+
+fn row(dataset: &Dataset, replicas: &[ReplicaStatus], now: u64) -> Markup {
     let depth = dataset.name.matches('/').count().min(3);
     let is_volume = dataset.kind == "volume";
     html! {
@@ -55,11 +68,21 @@ fn row(dataset: &Dataset) -> Markup {
             td class={ "depth" (depth) } {
                 a href=(dataset_path(&dataset.name)) { (dataset.name) }
                 @if is_volume { " " span class="hint" { "volume" } }
+                @if dataset.property_value("keystatus") == Some("unavailable") {
+                    " " span class="badge watch" { "locked" }
+                }
             }
             td class="number" { (size(dataset, "used")) }
             td class="number" { (size(dataset, "usedbysnapshots")) }
             td class="number" { (size(dataset, "available")) }
             td { @if !is_volume { (dataset.property_value("mountpoint").unwrap_or("–")) } }
+            td {
+                @match safe_copy(&dataset.name, replicas) {
+                    Some(Some(time)) => span title=(local(time)) { (ago(time, now)) },
+                    Some(None) => span class="badge failing" { "none" },
+                    None => "–",
+                }
+            }
         }
     }
 }
@@ -68,4 +91,27 @@ fn row(dataset: &Dataset) -> Markup {
 pub(super) fn size(dataset: &Dataset, property: &str) -> String {
     let bytes = dataset.property_value(property).and_then(|value| value.parse().ok());
     bytes.map_or_else(|| "–".to_owned(), human_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{CopyStatus, ReplicaStatus};
+
+    use super::safe_copy;
+
+    #[test]
+    fn newest_copy_of_all_replicas_counts() {
+        let replica = |time| ReplicaStatus {
+            copies: vec![CopyStatus {
+                source: "tank/a".to_owned(),
+                snapshot_time: time,
+                ..CopyStatus::default()
+            }],
+            ..ReplicaStatus::default()
+        };
+        let both = [replica(Some(5)), replica(None), replica(Some(3))];
+        assert_eq!(safe_copy("tank/a", &both), Some(Some(5)));
+        assert_eq!(safe_copy("tank/a", &both[1..2]), Some(None));
+        assert_eq!(safe_copy("tank", &both), None);
+    }
 }

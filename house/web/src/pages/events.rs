@@ -2,6 +2,8 @@
 
 use api::Event;
 
+use super::format::local;
+
 /// An event as a short sentence.
 pub(super) fn sentence(event: &Event) -> String {
     match event {
@@ -32,6 +34,8 @@ pub(super) fn sentence(event: &Event) -> String {
             format!("Job {id} ({job} of {subject}) is {}.", state.as_str())
         }
         Event::PowerStageChanged { stage } => format!("UPS: stage {stage}"),
+        Event::MachineSleeps { until } => format!("The machine sleeps until {}.", local(*until)),
+        Event::MachineWoke {} => "The machine is awake.".to_owned(),
         Event::AlertChanged { severity, title, .. } => format!("Alert ({severity}): {title}"),
         Event::ConfigReloaded {} => "The configuration was read again.".to_owned(),
         // the kind is enough for rare events

@@ -21,7 +21,8 @@ pub(super) fn table(jobs: &[Job], now: u64, visit: &Visit) -> Markup {
                             td { (state(job, now)) }
                             td title=(local(job.started)) { (ago(job.started, now)) }
                             td class="actions" {
-                                @if job.state == JobState::Running {
+                                // the pool needs its resilver
+                                @if job.state == JobState::Running && job.kind != "resilver" {
                                     @let path = do_path("cancel-job", &[("job", &job.id.to_string())]);
                                     (action_link(visit, Role::Operate, &path, "Cancel…"))
                                 }

@@ -38,7 +38,7 @@ pub(crate) use account::{account, totp};
 pub(crate) use add_vdev::{add_vdev, candidates, chosen_drives};
 pub(crate) use alerts::alerts;
 pub(crate) use copies::copies;
-pub(crate) use dataset::{PROPERTIES as SNAPSHOT_PROPERTIES, changes, dataset};
+pub(crate) use dataset::{KEY_PROPERTIES, PROPERTIES as SNAPSHOT_PROPERTIES, changes, dataset};
 pub(crate) use datasets::{PROPERTIES as DATASET_PROPERTIES, datasets};
 pub(crate) use drive::drive;
 pub(crate) use files::files;

@@ -96,7 +96,7 @@ fn mount_table(overview: &Overview) -> Markup {
 fn event_table(events: &[EventRecord], now: u64) -> Markup {
     html! {
         h2 { "Events" }
-        @if events.is_empty() { p class="hint" { "None since the daemon started." } } @else {
+        @if events.is_empty() { p class="hint" { "None." } } @else {
             div class="scroll short" tabindex="0" { table {
                 tbody {
                     @for record in events.iter().rev() {

@@ -23,6 +23,9 @@ pub(crate) const EDITABLE: [(&str, &str); 12] = [
     ("canmount", "on, off, noauto"),
 ];
 
+/// The properties that no dataset inherits: `none` is set instead.
+const NEVER_INHERITED: [&str; 3] = ["quota", "refquota", "reservation"];
+
 /// The table of properties, each with a form for those who may set it.
 pub(super) fn table(dataset: &Dataset, visit: &Visit) -> Markup {
     let known = EDITABLE.iter().filter_map(|(name, hint)| {
@@ -55,7 +58,7 @@ fn row(dataset: &Dataset, property: &Property, hint: &str, visit: &Visit) -> Mar
                             button class="small" { "Set…" }
                         }
                     }))
-                    @if source == "local" {
+                    @if source == "local" && !NEVER_INHERITED.contains(&name) {
                         (action_link(visit, Role::Administer, &do_path("inherit-property", &fixed), "Inherit…"))
                     }
                 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use api::{AddUser, Secret};
+use api::{AddUser, LoadKey, Mount, MountOverrides, Secret};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use maud::html;
 
 use super::{Parts, error, page, redirect};
 use crate::dashboard::{Dashboard, Login, LoginError, SetupError, Visit};
@@ -125,6 +126,34 @@ impl Dashboard {
         match made {
             Ok(()) => redirect("/users", None),
             Err(why) => error(StatusCode::CONFLICT, &why),
+        }
+    }
+
+    /// Loads a key, and mounts what it opens. The key is in the body only, never in an address or a command line.
+    pub(super) async fn unlock(self: &Arc<Self>, form: &Form, visit: &Visit) -> Response {
+        let call = form.required("root").and_then(|root| {
+            let secret = Secret(form.required("key")?.as_bytes().to_vec());
+            let load = LoadKey { name: root.to_owned(), secret };
+            let names = vec![root.to_owned()];
+            let mount = Mount { names, recursive: true, overrides: MountOverrides::default() };
+            let load = ApiRequest::new(&load, &format!("zfs load-key {root}"))?;
+            Ok((load, ApiRequest::new(&mount, &format!("zfs mount -R {root}"))?))
+        });
+        let (load, mount) = match call {
+            Ok(both) => both,
+            Err(why) => return error(StatusCode::UNPROCESSABLE_ENTITY, &why),
+        };
+        let next = pages::dataset_path(form.field("dataset"));
+        if let Err(why) = self.make_change(load).await {
+            return error(StatusCode::CONFLICT, &why);
+        }
+        // a file system without a mountpoint cannot be mounted, and is unlocked all the same
+        match self.make_change(mount).await {
+            Ok(_) => redirect(&next, None),
+            Err(why) => {
+                let text = html! { p { "The key is loaded. Not everything is mounted: " (why) } };
+                page(StatusCode::OK, pages::notice("Unlocked", &text, &next, visit))
+            }
         }
     }
 }

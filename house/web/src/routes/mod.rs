@@ -121,7 +121,10 @@ impl Dashboard {
             ["do", name] => self.run_action(name, form, visit).await,
             ["account", part] => self.change_account(part, form, cookie, visit).await,
             ["share-users"] if visit.role == Role::Administer => self.add_share_user(form).await,
-            ["share-users"] => error(StatusCode::FORBIDDEN, "This needs the role administer."),
+            ["unlock"] if visit.role == Role::Administer => self.unlock(form, visit).await,
+            ["share-users" | "unlock"] => {
+                error(StatusCode::FORBIDDEN, "This needs the role administer.")
+            }
             _ => error(StatusCode::NOT_FOUND, "There is no such action."),
         }
     }

@@ -101,7 +101,11 @@ impl Dashboard {
     ) -> Result<Page, String> {
         Ok(match segments {
             ["datasets"] => {
-                pages::datasets(&self.ask(&all_datasets(&pages::DATASET_PROPERTIES)).await?, visit)
+                let list = self.ask(&all_datasets(&pages::DATASET_PROPERTIES)).await?;
+                // the list is more than the ages of its copies
+                let replicas = self.ask(&GetReplicaStatus {}).await;
+                let replicas = replicas.map(|shown| shown.value).unwrap_or_default();
+                pages::datasets(&list, &replicas, now, visit)
             }
             ["datasets", name] => return self.show_dataset(name, now, visit).await,
             ["datasets", name, "files"] => return self.show_files(name, query, visit).await,
@@ -121,7 +125,11 @@ impl Dashboard {
             }
             ["copies"] => {
                 let replicas = self.ask(&GetReplicaStatus {}).await?;
-                pages::copies(&replicas, &self.ask(&GetPolicyStatus {}).await?, now, visit)
+                let policies = self.ask(&GetPolicyStatus {}).await?;
+                let datasets = self.ask(&all_datasets(&["used"])).await.map(|shown| shown.value);
+                let names: Vec<String> =
+                    datasets.unwrap_or_default().into_iter().map(|it| it.name).collect();
+                pages::copies(&replicas, &policies, &names, now, visit)
             }
             ["alerts"] => pages::alerts(&self.ask(&ListAlerts {}).await?, now, visit),
             ["imports"] => {
@@ -161,6 +169,7 @@ impl Dashboard {
         call.depth = Some(0);
         call.properties =
             pages::EDITABLE_PROPERTIES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        call.properties.extend(pages::KEY_PROPERTIES.map(str::to_owned));
         let properties = self.ask(&call).await?;
         Ok(pages::dataset(name, &list, properties.value.first(), now, visit))
     }

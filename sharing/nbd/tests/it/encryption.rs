@@ -23,8 +23,8 @@ const GO: u32 = 7;
 /// A server with a certificate for this machine's loopback, and the root that clients trust.
 fn served(is_required: bool) -> (ServedPool, String) {
     let from = Date { year: 2026, month: 1, day: 1 };
-    let authority = Authority::new("test", from).unwrap();
     let names = ["localhost", "127.0.0.1"].map(str::to_owned);
+    let authority = Authority::new("test", &names, from).unwrap();
     let to = Date { year: 2035, ..from };
     let (chain, key) = authority.issue(&names, from, to).unwrap();
     let config = tls::server_config(chain.as_bytes(), key.as_bytes()).unwrap();
