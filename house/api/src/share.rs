@@ -121,6 +121,9 @@ pub struct ShareState {
     pub problem: Option<String>,
     /// The connected clients.
     pub clients: Vec<ShareClient>,
+    /// Requests to the volume that wait for the intent log: flushes, and writes that have to be durable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_waits: Option<u64>,
 }
 
 /// A client of a share.
@@ -143,6 +146,12 @@ pub struct ShareClient {
     /// Bytes that it wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,
+    /// Bytes a second that it reads: since an earlier call, a second ago at least, or since it connected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_rate: Option<u64>,
+    /// Bytes a second that it writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_rate: Option<u64>,
 }
 
 /// Adds a share to the configuration file. Comments stay, and the share is served at once.

@@ -143,6 +143,11 @@ impl StateDir {
         self.persistent_dir.join("jobs.json")
     }
 
+    /// The directory of secrets of CHAP that came with imported shares.
+    pub(crate) fn chap_secrets(&self) -> PathBuf {
+        self.persistent_dir.join("chap")
+    }
+
     /// The directory of persistent reservations of volumes that outlast the daemon.
     pub(crate) fn reservations(&self) -> PathBuf {
         self.persistent_dir.join("reservations")

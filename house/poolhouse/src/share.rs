@@ -305,6 +305,9 @@ fn print_status(status: &ShareStatus, out: &mut dyn Write) -> io::Result<()> {
         if let Some(problem) = &share.problem {
             writeln!(out, "{:>8}: {}", "problem", escape_control(problem))?;
         }
+        if let Some(waits) = share.log_waits {
+            writeln!(out, "{:>8}: requests that wait for the intent log: {waits}", "log")?;
+        }
         print_clients(&share.clients, out)?;
     }
     for note in &status.notes {
@@ -325,6 +328,8 @@ fn print_clients(clients: &[ShareClient], out: &mut dyn Write) -> io::Result<()>
         ("OPEN", Align::Right),
         ("READ", Align::Right),
         ("WRITTEN", Align::Right),
+        ("READ/S", Align::Right),
+        ("WRITTEN/S", Align::Right),
     ])
     .with_indent(10);
     let number = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
@@ -337,6 +342,8 @@ fn print_clients(clients: &[ShareClient], out: &mut dyn Write) -> io::Result<()>
             number(client.open),
             bytes(client.read_bytes),
             bytes(client.written_bytes),
+            bytes(client.read_rate),
+            bytes(client.write_rate),
         ]);
     }
     table.print(out)
@@ -362,23 +369,35 @@ mod tests {
             problem: None,
             clients: vec![ShareClient {
                 address: "10.0.0.7:999".to_owned(),
+                open: Some(17),
                 read_bytes: Some(1 << 20),
+                read_rate: Some(3 << 10),
                 ..ShareClient::default()
             }],
+            log_waits: Some(5),
         };
         let closed = ShareState {
             address: None,
             port: None,
             problem: Some("NBD listens nowhere".to_owned()),
             clients: Vec::new(),
+            log_waits: None,
             ..served.clone()
         };
         let mut out = Vec::new();
         let notes = vec!["NFS clients wait for the drives".to_owned()];
         print_status(&ShareStatus { shares: vec![served, closed], notes }, &mut out).unwrap();
         let out = String::from_utf8(out).unwrap();
-        for part in ["share: NBD disk", "[::1]:10809", "10.0.0.7:999", "1M", "problem: NBD listens"]
-        {
+        for part in [
+            "share: NBD disk",
+            "[::1]:10809",
+            "10.0.0.7:999",
+            " 17 ",
+            "1M",
+            "3K",
+            "intent log: 5",
+            "problem: NBD listens",
+        ] {
             assert!(out.contains(part), "{out}");
         }
         assert!(out.ends_with("\nNFS clients wait for the drives\n"), "{out}");

@@ -7,7 +7,7 @@ mod server_stream;
 
 pub use authority::{Authority, AuthorityError, Date};
 pub use rustls::ServerConfig;
-pub use server::{CertificateFileError, server_config};
+pub use server::{CertificateFileError, server_config, with_client_roots};
 pub use server_stream::ServerStream;
 
 use std::io;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use thiserror::Error;
 
 /// Why a certificate cannot be used.
@@ -16,6 +17,9 @@ pub enum CertificateFileError {
     /// The text has no private key.
     #[error("it has no private key in PEM (-----BEGIN PRIVATE KEY-----)")]
     NoKey,
+    /// No client can be verified with these roots.
+    #[error("clients cannot be verified: {0}")]
+    Roots(String),
     /// The key is not that of the certificate, or of an unknown kind.
     #[error("certificate and key cannot be used: {0}")]
     Unusable(#[from] rustls::Error),
@@ -23,11 +27,7 @@ pub enum CertificateFileError {
 
 /// The configuration of a server that shows `chain`, its certificate first, and offers HTTP/1.1.
 pub fn server_config(chain: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, CertificateFileError> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
-    let chain = chain.map_err(|_| CertificateFileError::NoCertificate)?;
-    if chain.is_empty() {
-        return Err(CertificateFileError::NoCertificate);
-    }
+    let chain = certificates(chain)?;
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| CertificateFileError::NoKey)?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder =
@@ -35,4 +35,30 @@ pub fn server_config(chain: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, Cert
     let mut config = builder.with_no_client_auth().with_single_cert(chain, key)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+}
+
+/// The same configuration, for clients that show a certificate of one of these roots, in PEM.
+pub fn with_client_roots(
+    config: &ServerConfig,
+    roots: &[u8],
+) -> Result<Arc<ServerConfig>, CertificateFileError> {
+    let mut store = RootCertStore::empty();
+    for root in certificates(roots)? {
+        store.add(root)?;
+    }
+    let provider = Arc::clone(config.crypto_provider());
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(store), Arc::clone(&provider)).build();
+    let verifier = verifier.map_err(|why| CertificateFileError::Roots(why.to_string()))?;
+    let builder =
+        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let resolver = Arc::clone(&config.cert_resolver);
+    Ok(Arc::new(builder.with_client_cert_verifier(verifier).with_cert_resolver(resolver)))
+}
+
+/// The certificates of a text in PEM, one at least.
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateFileError> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let all = all.map_err(|_| CertificateFileError::NoCertificate)?;
+    if all.is_empty() { Err(CertificateFileError::NoCertificate) } else { Ok(all) }
 }

@@ -2,7 +2,8 @@
 //!
 //! A thread reads a PDU, lets the next one read, and carries out the command. One thread always stays at the socket:
 //! if all others are busy, it queues commands that are ready and reads on, so that pings and aborts are answered while
-//! commands wait for a suspended pool.
+//! commands wait for a suspended pool. It also answers short reads from memory itself, as that takes less time than to
+//! wake another thread.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -44,7 +45,7 @@ pub(crate) struct Connection<'a> {
     /// Locked by the thread that reads a PDU.
     reader: Mutex<Reader>,
     pub(crate) sender: Sender<'a>,
-    share: ConnectionShare,
+    pub(crate) share: ConnectionShare,
     threads: AtomicUsize,
     /// Threads that read a PDU, or wait for their turn.
     idle_threads: AtomicUsize,
@@ -56,6 +57,8 @@ pub(crate) struct Reader {
     incoming: Incoming,
     /// The rest of the answer to a text request.
     pub(crate) text_rest: Vec<u8>,
+    /// The data of a read from memory.
+    data_in: Vec<u8>,
 }
 
 /// The next action of a thread after it let the next one read.
@@ -166,13 +169,26 @@ impl<'a> Connection<'a> {
             return Work::Run(task);
         }
         let mut reader = self.reader.lock();
+        let work = self.read_until_work(&mut reader, scope);
+        if self.sender.send_delayed().is_err() {
+            self.client.abort();
+        }
+        work
+    }
+
+    fn read_until_work<'scope>(
+        &'scope self,
+        reader: &mut Reader,
+        scope: &'scope Scope<'scope, '_>,
+    ) -> Work {
         loop {
             if self.client.is_ended() {
                 return Work::End;
             }
-            let work = self.read_pdu(&mut reader).unwrap_or(Work::End);
+            let work = self.read_pdu(reader).unwrap_or(Work::End);
             match work {
                 Work::Run(task) => {
+                    let Some(task) = self.answer_short_read(task) else { continue };
                     // this thread is one of the idle ones
                     let is_replaced =
                         self.idle_threads.load(SeqCst) > 1 || self.start_thread(scope);
@@ -204,6 +220,10 @@ impl<'a> Connection<'a> {
     /// Reads a PDU. An error ends the connection.
     fn read_pdu(&self, reader: &mut Reader) -> io::Result<Work> {
         let time = self.shared.options.stall_timeout;
+        if reader.incoming.unread_bytes() < HEADER_SIZE {
+            // the initiator may wait for these before it sends more
+            self.sender.send_delayed()?;
+        }
         let Some(bytes) = reader.incoming.read_message::<HEADER_SIZE>(time)? else {
             return Ok(Work::End);
         };
@@ -254,6 +274,9 @@ impl<'a> Connection<'a> {
         let length = into.len() + other;
         if length == 0 {
             return Ok(());
+        }
+        if reader.incoming.unread_bytes() < length {
+            self.sender.send_delayed()?;
         }
         let time = self.allowance(length);
         reader.incoming.read_exact(into, time)?;
@@ -359,7 +382,7 @@ impl<'a> Connection<'a> {
         if wanted > 0 {
             // more is only reserved when there is memory for it
             let first = if request.is_final { length } else { parameters.first_burst };
-            transfer.grow(self.take_buffer(), first.min(wanted));
+            self.return_buffer(transfer.grow(self.take_buffer(), first.min(wanted)));
         }
         let (part, other) = transfer.next_part(length);
         self.read_into(reader, part, other)?;
@@ -384,7 +407,7 @@ impl<'a> Connection<'a> {
         Task::new(request, command, logical)
     }
 
-    fn with_path<T>(
+    pub(crate) fn with_path<T>(
         &self,
         units: &std::collections::BTreeMap<u16, std::sync::Arc<crate::scsi::LogicalUnit>>,
         logical: Option<&crate::scsi::LogicalUnit>,
@@ -400,6 +423,7 @@ impl<'a> Connection<'a> {
             units,
             logical,
             abort_tasks,
+            space_warning: self.shared.space_warning(),
         })
     }
 
@@ -452,7 +476,7 @@ impl<'a> Connection<'a> {
     fn ask_for_data(&self, mut transfer: Transfer) -> io::Result<()> {
         if transfer.task().r2t_count == 0 {
             let wanted = transfer.task().wanted_data();
-            transfer.grow(self.take_buffer(), wanted);
+            self.return_buffer(transfer.grow(self.take_buffer(), wanted));
         }
         let response = transfer.next_r2t(&self.session.parameters);
         self.session.tasks.put_transfer(transfer);
@@ -474,18 +498,40 @@ impl<'a> Connection<'a> {
 
     /// Runs a task and sends its response.
     fn run_task(&self, mut task: Task, data_in: &mut Vec<u8>) {
-        let outcome = self.execute(&task, data_in);
-        let counters = counters(&task, &outcome, data_in.len());
-        let sent = self.sender.respond(&task, &outcome, data_in);
+        if task.is_aborted() || !self.answer_from_memory(&task, false) {
+            let outcome = self.execute(&task, data_in);
+            self.conclude(&task, &outcome, &[data_in], false);
+        }
         self.return_buffer(std::mem::take(&mut task.data));
         data_in.truncate(KEPT_BUFFER);
         data_in.shrink_to(KEPT_BUFFER);
+        if let Some(logical) = task.logical.as_deref().filter(|_| task.is_write()) {
+            let interval = self.shared.options.space_check_interval;
+            logical.check_space(self.shared.space_warning(), interval);
+        }
+        self.ask_parked();
+    }
+
+    /// Sends the response of a task, at once or with later ones, and counts it.
+    pub(crate) fn conclude(
+        &self,
+        task: &Task,
+        outcome: &Result<(), Failure>,
+        data_in: &[&[u8]],
+        is_delayed: bool,
+    ) {
+        let read = data_in.iter().map(|slice| slice.len()).sum();
+        let counters = counters(task, outcome, read);
         self.session.counters.add(&counters);
         self.shared.totals.add(&counters);
-        if let Some(logical) = task.logical.as_deref().filter(|_| task.is_write()) {
-            logical.check_space(self.shared.options.space_check_interval);
+        if self.sender.respond(task, outcome, data_in, is_delayed).is_err() {
+            self.client.abort();
         }
-        let mut asked = sent;
+    }
+
+    /// Asks for the data of writes for which there is memory now.
+    fn ask_parked(&self) {
+        let mut asked = Ok(());
         while asked.is_ok()
             && let Some(transfer) = self.session.tasks.next_parked()
         {

@@ -31,6 +31,7 @@ mod error;
 mod handshake;
 mod login;
 mod management;
+mod memory_reads;
 mod notices;
 mod options;
 mod scsi;

@@ -29,6 +29,8 @@ pub struct ServerOptions {
     pub failed_login_pause: Duration,
     /// The time between two looks at the space of the pool, which follow writes.
     pub space_check_interval: Duration,
+    /// Initiators are warned when the pool has less space for a unit than this part of its size, in percent. 0: never.
+    pub space_warning: u8,
     /// The time that the server waits for commands to end when it stops.
     pub stop_timeout: Duration,
 }
@@ -45,6 +47,7 @@ impl Default for ServerOptions {
             stall_timeout: Duration::from_secs(30),
             failed_login_pause: Duration::from_secs(1),
             space_check_interval: Duration::from_secs(5),
+            space_warning: 10,
             stop_timeout: Duration::from_secs(5),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
@@ -45,6 +45,8 @@ pub type FailedLoginCallback = Arc<dyn Fn(&FailedLogin) + Send + Sync>;
 pub(crate) struct Shared {
     pub(crate) options: ServerOptions,
     pub(crate) targets: RwLock<TargetTable>,
+    /// In percent; see [`ServerOptions::space_warning`].
+    space_warning: AtomicU8,
     pub(crate) budget: MemoryBudget,
     pub(crate) totals: SharedCounters,
     /// Locked while a failed login is delayed.
@@ -73,6 +75,7 @@ impl Server {
         let shared = Arc::new(Shared {
             options: options.clone(),
             targets: RwLock::default(),
+            space_warning: AtomicU8::new(options.space_warning),
             budget: MemoryBudget::new(options.max_read_bytes),
             totals: SharedCounters::default(),
             failed_logins_turn: Mutex::default(),
@@ -126,6 +129,11 @@ impl Server {
     /// Changes who may ask for the names of targets. Sessions continue.
     pub fn set_discovery(&self, discovery: Discovery) {
         *self.shared.discovery.write() = discovery;
+    }
+
+    /// Changes the space below which initiators are warned, in percent of a unit's size. Sessions continue.
+    pub fn set_space_warning(&self, percent: u8) {
+        self.shared.space_warning.store(percent, SeqCst);
     }
 
     /// The state of the server and of its sessions.
@@ -189,6 +197,10 @@ impl Shared {
                 });
             }
         }
+    }
+
+    pub(crate) fn space_warning(&self) -> u8 {
+        self.space_warning.load(SeqCst)
     }
 
     pub(crate) fn count_failed_login(&self) {

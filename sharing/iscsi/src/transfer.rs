@@ -68,14 +68,14 @@ impl Transfer {
         self.task
     }
 
-    /// Gives the task a buffer for its data.
-    pub(crate) fn grow(&mut self, mut buffer: Vec<u8>, length: usize) {
+    /// Gives the task a buffer for its data. Returns the one that it had.
+    pub(crate) fn grow(&mut self, mut buffer: Vec<u8>, length: usize) -> Vec<u8> {
         if buffer.len() < length {
             buffer.resize(length, 0);
         }
         let kept = self.task.data.len().min(self.received);
         buffer[..kept].copy_from_slice(&self.task.data[..kept]);
-        self.task.data = buffer;
+        std::mem::replace(&mut self.task.data, buffer)
     }
 
     /// The part of the buffer for the next bytes, and how many of them are more than the command takes.

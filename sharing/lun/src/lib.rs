@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 pub use copy::{CopyError, copy};
 use engine::pool::BlockSource;
+pub use engine::pool::MemoryParts;
 pub use error::{Error, Result};
 pub use reservation_store::{ReservationStore, VolumeGuids};
 pub use reservations::{
@@ -126,6 +127,13 @@ pub trait Lun: Send + Sync {
     /// Fills `into` with the bytes from `offset` on.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()>;
 
+    /// The bytes from `offset` on as parts of blocks, if all of them are in memory: waits neither for a drive nor for
+    /// another thread. None: they are to be read.
+    fn parts_in_memory(&self, offset: u64, length: usize) -> Option<MemoryParts> {
+        let _ = (offset, length);
+        None
+    }
+
     /// Writes all of `bytes` at `offset`.
     fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<()>;
 
@@ -160,12 +168,22 @@ pub trait Lun: Send + Sync {
         Ok(0)
     }
 
+    /// Returns when the blocks that were written before are on the drives, so that others can share them.
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// The extent at the start of a range, up to where the state changes or the range ends. A mapped extent is found
     /// block by block, so that the range bounds the time.
     fn extent(&self, range: Range<u64>) -> Result<Extent>;
 
     /// Space that the unit takes and may take.
     fn space(&self) -> Result<ThinSpace>;
+
+    /// The requests of all views that wait for the intent log now.
+    fn log_waits(&self) -> u64 {
+        0
+    }
 
     /// Whether a request that fails with [`Error::Suspended`] is to be repeated until the pool is
     /// resumed, while the initiator waits (failmode=wait).

@@ -7,9 +7,10 @@
 //! the reservations and the events.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 
-use engine::pool::{BlockSource, DatasetHold, OpenVolume, Pool};
+use engine::pool::{BlockSource, DatasetHold, MemoryParts, OpenVolume, Pool};
 use parking_lot::{Mutex, RwLock};
 
 use crate::range_locks::RangeLocks;
@@ -60,6 +61,8 @@ pub(crate) struct SharedVolume {
     locks: RangeLocks,
     reservations: Reservations,
     subscribers: Mutex<Vec<Subscriber>>,
+    /// Requests that wait for the intent log.
+    log_waits: AtomicU64,
     /// The callback of the volume for a resize or its end; it is kept here, because the volume does
     /// not keep it.
     watcher: Arc<dyn Fn() + Send + Sync>,
@@ -107,6 +110,7 @@ impl VolumeLun {
                 locks: RangeLocks::default(),
                 reservations,
                 subscribers: Mutex::default(),
+                log_waits: AtomicU64::new(0),
                 watcher: Arc::new(watcher),
             }
         });
@@ -206,11 +210,19 @@ impl SharedVolume {
         (volume.guid() == self.guid && !volume.is_retired()).then_some((volume, hold))
     }
 
-    fn commit(volume: &OpenVolume, durability: Durability) -> Result<()> {
+    fn commit(&self, volume: &OpenVolume, durability: Durability) -> Result<()> {
         match durability {
             Durability::Cached => Ok(()),
-            Durability::Durable => Ok(volume.flush()?),
+            Durability::Durable => self.flush(volume),
         }
+    }
+
+    /// Waits for the intent log.
+    fn flush(&self, volume: &OpenVolume) -> Result<()> {
+        self.log_waits.fetch_add(1, SeqCst);
+        let done = volume.flush();
+        self.log_waits.fetch_sub(1, SeqCst);
+        Ok(done?)
     }
 
     /// An error of a volume that was retired meanwhile means that it is gone, or was rolled back just now.
@@ -259,13 +271,24 @@ impl Lun for VolumeLun {
         })
     }
 
+    fn parts_in_memory(&self, offset: u64, length: usize) -> Option<MemoryParts> {
+        let current = self.shared.current.try_read()?;
+        if current.is_gone || current.volume.is_retired() {
+            return None;
+        }
+        // the volume itself checks its present size
+        let bytes = u64::try_from(length).ok()?;
+        self.check_range(offset, bytes, current.size).ok()?;
+        current.volume.parts_in_memory(offset, length)
+    }
+
     fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<()> {
         self.check_writable()?;
         self.shared.run(|volume| {
             let range = self.check_range(offset, byte_count(bytes), volume.size())?;
             let _lock = self.shared.locks.lock_shared(range);
             volume.write(offset, bytes)?;
-            SharedVolume::commit(volume, durability)
+            self.shared.commit(volume, durability)
         })
     }
 
@@ -284,12 +307,12 @@ impl Lun for VolumeLun {
             let range = self.check_given_range(&range, volume.size())?;
             let _lock = self.shared.locks.lock_shared(range.clone());
             volume.write_zeros(range)?;
-            SharedVolume::commit(volume, durability)
+            self.shared.commit(volume, durability)
         })
     }
 
     fn flush(&self) -> Result<()> {
-        self.shared.run(|volume| Ok(volume.flush()?))
+        self.shared.run(|volume| self.shared.flush(volume))
     }
 
     fn compare_and_write(
@@ -312,7 +335,7 @@ impl Lun for VolumeLun {
                 return Ok(Compared::Differs { at });
             }
             volume.write(offset, new)?;
-            SharedVolume::commit(volume, durability)?;
+            self.shared.commit(volume, durability)?;
             Ok(Compared::Written)
         })
     }
@@ -329,6 +352,10 @@ impl Lun for VolumeLun {
             let _lock = self.shared.locks.lock_shared(range);
             Ok(volume.clone_blocks(source, from, to)?)
         })
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.shared.pool.sync().map_err(|why| Error::Medium { why: why.to_string() })
     }
 
     fn extent(&self, range: Range<u64>) -> Result<Extent> {
@@ -361,6 +388,10 @@ impl Lun for VolumeLun {
             .ok_or(Error::Gone)?;
         let found = self.shared.pool.space(&name);
         Ok(ThinSpace { used: found.referenced, available: found.available })
+    }
+
+    fn log_waits(&self) -> u64 {
+        self.shared.log_waits.load(SeqCst)
     }
 
     fn waits_while_suspended(&self) -> bool {

@@ -25,6 +25,9 @@ use crate::wire::request::{Command, Request};
 const MAX_OPTION_BYTES: usize = 64 << 10;
 /// The time after which a request to a suspended pool is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// Bytes of the largest read that the reading thread answers, and of delayed replies above which they are sent.
+const MAX_SHORT_READ: u32 = 64 << 10;
+const MAX_DELAYED: usize = 128 << 10;
 /// Bytes of a buffer that a thread keeps between requests.
 const KEPT_BUFFER_BYTES: usize = 256 << 10;
 
@@ -210,8 +213,8 @@ struct Transmission<'a> {
     transport: Arc<dyn Transport>,
     /// Locked by the thread that reads a request.
     incoming: Mutex<Incoming>,
-    /// Locked by the thread that sends a reply.
-    outgoing: Mutex<()>,
+    /// Locked by the thread that sends a reply: replies that wait for more, so that one system call sends many.
+    outgoing: Mutex<Vec<u8>>,
     share: ConnectionShare,
     threads: AtomicUsize,
     /// Threads that read a request, or wait for their turn.
@@ -244,17 +247,32 @@ impl<'a> Transmission<'a> {
         let mut buffer = Vec::new();
         while let Some((request, reserved)) = self.receive(&mut buffer) {
             self.start_thread_if_all_are_busy(scope);
-            let reply = self.execute(&request, &mut buffer);
-            self.client.counters.add(&reply.counters);
-            self.shared.totals.add(&reply.counters);
-            let sent = self.send(&reply, &buffer);
-            self.client.in_flight.fetch_sub(1, SeqCst);
-            drop(reserved);
-            if sent.is_err() {
-                self.client.abort();
+            if !self.answer_from_memory(&request, false) {
+                buffer.resize(self.session.buffer_bytes(&request), 0);
+                let reply = self.execute(&request, &mut buffer);
+                self.conclude(&reply, &[&buffer], false);
             }
+            drop(reserved);
             buffer.truncate(KEPT_BUFFER_BYTES);
             buffer.shrink_to(KEPT_BUFFER_BYTES);
+        }
+    }
+
+    /// Answers a read whose data is in memory, without a copy of it. Returns whether it has done so.
+    fn answer_from_memory(&self, request: &Request, is_delayed: bool) -> bool {
+        let Some((reply, parts)) = self.session.read_in_memory(request) else { return false };
+        self.conclude(&reply, &parts.slices().collect::<Vec<_>>(), is_delayed);
+        true
+    }
+
+    /// Sends a reply, at once or with later ones, and counts it.
+    fn conclude(&self, reply: &Reply, data: &[&[u8]], is_delayed: bool) {
+        self.client.counters.add(&reply.counters);
+        self.shared.totals.add(&reply.counters);
+        let sent = self.send(reply, data, is_delayed);
+        self.client.in_flight.fetch_sub(1, SeqCst);
+        if sent.is_err() {
+            self.client.abort();
         }
     }
 
@@ -288,11 +306,26 @@ impl<'a> Transmission<'a> {
     fn receive(&self, buffer: &mut Vec<u8>) -> Option<(Request, Reserved<'_>)> {
         self.idle_threads.fetch_add(1, SeqCst);
         let mut incoming = self.incoming.lock();
-        let received = self.receive_with(&mut incoming, buffer);
+        let received = loop {
+            match self.receive_with(&mut incoming, buffer) {
+                Ok(Some((request, reserved))) => {
+                    self.client.in_flight.fetch_add(1, SeqCst);
+                    let is_short = request.length <= MAX_SHORT_READ;
+                    if !is_short || !self.answer_from_memory(&request, true) {
+                        break Some((request, reserved));
+                    }
+                }
+                Ok(None) | Err(_) => break None,
+            }
+        };
+        // the requests behind this one may be long in coming
+        let sent = self.send_delayed();
         self.idle_threads.fetch_sub(1, SeqCst);
-        if let Ok(Some(received)) = received {
-            self.client.in_flight.fetch_add(1, SeqCst);
-            return Some(received);
+        if sent.is_err() {
+            self.client.abort();
+        }
+        if received.is_some() {
+            return received;
         }
         // a client that breaks the protocol, or stalls, is not told why
         self.client.is_ended.store(true, SeqCst);
@@ -307,6 +340,10 @@ impl<'a> Transmission<'a> {
         if self.client.is_ended.load(SeqCst) {
             return Ok(None);
         }
+        if incoming.unread_bytes() < Request::SIZE {
+            // the client may wait for these before it sends more
+            self.send_delayed()?;
+        }
         let Some(bytes) = incoming.read_message(self.shared.options.stall_timeout)? else {
             return Ok(None);
         };
@@ -316,9 +353,14 @@ impl<'a> Transmission<'a> {
         }
         let bytes = self.session.buffer_bytes(&request);
         let reserved = self.shared.budget.reserve(&self.share, bytes);
-        buffer.resize(bytes, 0);
         let payload = byte_length(request.payload_length());
         let time = self.allowance(payload);
+        if incoming.unread_bytes() < payload {
+            self.send_delayed()?;
+        }
+        if payload > 0 {
+            buffer.resize(bytes, 0);
+        }
         if payload > bytes {
             incoming.skip(payload, time)?;
         } else {
@@ -327,17 +369,33 @@ impl<'a> Transmission<'a> {
         Ok(Some((request, reserved)))
     }
 
-    fn send(&self, reply: &Reply, buffer: &[u8]) -> io::Result<()> {
-        let mut slices = Vec::with_capacity(2 * reply.parts.len());
-        let mut bytes = 0;
-        for part in &reply.parts {
-            for slice in [&reply.headers[part.header.clone()], &buffer[part.data.clone()]] {
-                bytes += slice.len();
-                slices.push(IoSlice::new(slice));
-            }
+    /// Sends a reply, whose data are in slices one after the other, at once or with later ones.
+    fn send(&self, reply: &Reply, data: &[&[u8]], is_delayed: bool) -> io::Result<()> {
+        let mut outgoing = self.outgoing.lock();
+        if is_delayed && outgoing.len() < MAX_DELAYED {
+            reply.for_each_slice(data, |slice| outgoing.extend_from_slice(slice));
+            return Ok(());
         }
-        let _turn = self.outgoing.lock();
+        let delayed = std::mem::take(&mut *outgoing);
+        let mut slices = vec![IoSlice::new(&delayed)];
+        reply.for_each_slice(data, |slice| slices.push(IoSlice::new(slice)));
+        let bytes = slices.iter().map(|slice| slice.len()).sum();
         tcp::send(&self.transport, &mut slices, self.allowance(bytes))
+    }
+
+    /// Sends the replies that wait.
+    fn send_delayed(&self) -> io::Result<()> {
+        let mut outgoing = self.outgoing.lock();
+        if outgoing.is_empty() {
+            return Ok(());
+        }
+        let sent = tcp::send(
+            &self.transport,
+            &mut [IoSlice::new(&outgoing)],
+            self.allowance(outgoing.len()),
+        );
+        outgoing.clear();
+        sent
     }
 
     fn allowance(&self, bytes: usize) -> Duration {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lun::{AccessKind, Durability, Lun};
+use lun::{AccessKind, Durability, Lun, MemoryParts};
 
 use crate::negotiation::{BASE_ALLOCATION_ID, Session};
 use crate::status::Counters;
@@ -92,6 +92,31 @@ impl Session {
         reply
     }
 
+    /// A read whose data is in memory: its reply, and the data. None: it is to be carried out in the usual way.
+    pub(crate) fn read_in_memory(&self, request: &Request) -> Option<(Reply, MemoryParts)> {
+        let is_read = request.command == Command::Read && request.has_valid_flags();
+        let unit = &*self.export.unit;
+        let has_blocks = u64::from(unit.geometry().physical_block_size) >= LEAST_HOLE;
+        if !is_read || !has_blocks || request.length == 0 || request.length > self.sizes.maximum {
+            return None;
+        }
+        let _admitted = unit.reservations().admit(&self.nexus, AccessKind::Read).ok()?;
+        let parts = unit.parts_in_memory(request.offset, byte_length(request.length))?;
+        let mut reply = Reply::default();
+        reply.counters.requests = 1;
+        reply.counters.read_bytes = request.length.into();
+        if !self.is_structured {
+            encode_simple(request.cookie, None, &mut reply.headers);
+            reply.push_part(0, 0..byte_length(request.length));
+        } else if request.flags.contains(CommandFlags::DF) {
+            let range = 0..byte_length(request.length);
+            reply.push_runs(request, &[Run { range, is_zero: false }]);
+        } else {
+            reply.push_runs(request, &part_runs(parts.slices()));
+        }
+        Some((reply, parts))
+    }
+
     fn reply_structured(
         &self,
         request: &Request,
@@ -122,19 +147,7 @@ impl Session {
         } else {
             find_runs(request.offset, buffer, granularity)
         };
-        let last = runs.len().checked_sub(1);
-        for (index, run) in runs.iter().enumerate() {
-            let start = reply.headers.len();
-            let offset = request.offset + byte_count(run.range.start);
-            let length = u32::try_from(run.range.len()).expect("a request has 32 bits of length");
-            let (chunk, data) = if run.is_zero {
-                (Chunk::Hole { offset, length }, 0..0)
-            } else {
-                (Chunk::Data { offset, length }, run.range.clone())
-            };
-            chunk.encode(request.cookie, Some(index) == last, &mut reply.headers);
-            reply.push_part(start, data);
-        }
+        reply.push_runs(request, &runs);
     }
 
     fn run(&self, request: &Request, buffer: &mut [u8]) -> Outcome {
@@ -203,6 +216,42 @@ impl Session {
 }
 
 impl Reply {
+    /// Adds chunks of data and holes.
+    fn push_runs(&mut self, request: &Request, runs: &[Run]) {
+        let last = runs.len().checked_sub(1);
+        for (index, run) in runs.iter().enumerate() {
+            let start = self.headers.len();
+            let offset = request.offset + byte_count(run.range.start);
+            let length = u32::try_from(run.range.len()).expect("a request has 32 bits of length");
+            let (chunk, data) = if run.is_zero {
+                (Chunk::Hole { offset, length }, 0..0)
+            } else {
+                (Chunk::Data { offset, length }, run.range.clone())
+            };
+            chunk.encode(request.cookie, Some(index) == last, &mut self.headers);
+            self.push_part(start, data);
+        }
+    }
+
+    /// Calls `work` for each slice of the encoded reply. The data are in slices one after the other.
+    pub(crate) fn for_each_slice<'a>(&'a self, data: &[&'a [u8]], mut work: impl FnMut(&'a [u8])) {
+        let mut slices = data.iter().copied();
+        let (mut slice, mut start) = (&[][..], 0);
+        for part in &self.parts {
+            work(&self.headers[part.header.clone()]);
+            let mut at = part.data.start;
+            while at < part.data.end {
+                while start + slice.len() <= at {
+                    start += slice.len();
+                    slice = slices.next().expect("the data are those of the reply");
+                }
+                let end = part.data.end.min(start + slice.len());
+                work(&slice[at - start..end - start]);
+                at = end;
+            }
+        }
+    }
+
     /// Adds the headers that were encoded from `start` on, and the data after them.
     fn push_part(&mut self, start: usize, data: Range<usize>) {
         self.parts.push(ReplyPart { header: start..self.headers.len(), data });
@@ -230,6 +279,20 @@ fn find_runs(offset: u64, buffer: &[u8], granularity: u64) -> Vec<Run> {
             _ => runs.push(Run { range: at..at + length, is_zero }),
         }
         (at, rest) = (at + length, later);
+    }
+    runs
+}
+
+/// The runs of parts of blocks. A part that is all zeros is a hole.
+fn part_runs<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Vec<Run> {
+    let (mut runs, mut at): (Vec<Run>, usize) = (Vec::new(), 0);
+    for part in parts {
+        let (is_zero, end) = (is_zero(part), at + part.len());
+        match runs.last_mut() {
+            Some(run) if run.is_zero == is_zero => run.range.end = end,
+            _ => runs.push(Run { range: at..end, is_zero }),
+        }
+        at = end;
     }
     runs
 }

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tcp::{ConnectionShare, Incoming};
 
 use crate::auth::Authentication;
+use crate::buffers::Buffers;
 use crate::client::Client;
 use crate::controller::Controller;
 use crate::fused::{FusedPairs, Ready};
@@ -34,9 +35,6 @@ use crate::wire::{self};
 pub(crate) const MAX_CAPSULE_DATA: usize = 16 << 10;
 /// The time after which a command to a suspended pool is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
-/// Bytes of a buffer that is kept between commands, and the number of such buffers.
-const KEPT_BUFFER: usize = 1 << 20;
-const KEPT_BUFFERS: usize = 8;
 /// Commands on a connection before Connect.
 const ENTRIES_BEFORE_CONNECT: usize = 1;
 
@@ -58,7 +56,7 @@ pub(crate) struct Connection<'a> {
     threads: AtomicUsize,
     /// Threads that read a PDU, or wait for their turn.
     idle_threads: AtomicUsize,
-    buffers: Mutex<Vec<Vec<u8>>>,
+    buffers: Buffers,
 }
 
 /// The queue that Connect has made of the connection.
@@ -210,7 +208,7 @@ impl<'a> Connection<'a> {
             next_number: AtomicU64::new(0),
             threads: AtomicUsize::new(1),
             idle_threads: AtomicUsize::new(0),
-            buffers: Mutex::default(),
+            buffers: Buffers::default(),
         }
     }
 
@@ -261,7 +259,10 @@ impl<'a> Connection<'a> {
                 break None;
             }
             match self.read_pdu(&mut reader, scope) {
-                Ok(Work::Run(ready)) => break Some(*ready),
+                Ok(Work::Run(ready)) => match *ready {
+                    Ready::One(task) if self.answer_short_read(&task) => {}
+                    ready => break Some(ready),
+                },
                 Ok(Work::None) => {}
                 Ok(Work::End) | Err(Failure::Io) => break None,
                 Err(Failure::Protocol(error)) => {
@@ -271,6 +272,9 @@ impl<'a> Connection<'a> {
                 }
             }
         };
+        if self.sender.send_delayed().is_err() {
+            self.client.abort();
+        }
         self.idle_threads.fetch_sub(1, SeqCst);
         if received.is_none() {
             self.client.end();
@@ -289,6 +293,10 @@ impl<'a> Connection<'a> {
         scope: &'scope Scope<'scope, '_>,
     ) -> Result<Work, Failure> {
         let time = self.shared.options.stall_timeout;
+        if reader.incoming.unread_bytes() < COMMON_SIZE + COMMAND_SIZE {
+            // the host may wait for these before it sends more
+            self.sender.send_delayed()?;
+        }
         let common = if self.attached.get().is_some_and(Attachment::is_authenticated) {
             match reader.incoming.read_message::<COMMON_SIZE>(time)? {
                 Some(common) => common,
@@ -327,6 +335,9 @@ impl<'a> Connection<'a> {
         into: &mut Vec<u8>,
     ) -> Result<bool, Failure> {
         let time = self.allowance(layout.data);
+        if reader.incoming.unread_bytes() < layout.padding + layout.data {
+            self.sender.send_delayed()?;
+        }
         reader.incoming.skip(layout.padding, time)?;
         let start = into.len();
         into.resize(start + layout.data, 0);
@@ -496,7 +507,10 @@ impl<'a> Connection<'a> {
         let length = commands::data_in_length(task);
         let bytes = length.max(commands::scratch_bytes(task));
         let reserved = self.shared.budget.reserve(&self.share, bytes);
-        let mut data_in = self.take_buffer(length);
+        if self.answer_from_memory(task, false) {
+            return;
+        }
+        let mut data_in = self.buffers.take(length);
         let outcome = self.execute_until_resumed(|| match task.refused {
             Some(status) => Err(IoFailure::Status(status)),
             None => commands::execute(&context, task, &mut data_in),
@@ -511,7 +525,7 @@ impl<'a> Connection<'a> {
         attached.controller.counters.add(&counters);
         let sent = self.sender.complete(task.command.id(), outcome, data);
         let is_lost = sent.and_then(|()| self.finish(task)).is_err();
-        self.keep_buffer(data_in);
+        self.buffers.keep(data_in);
         drop(reserved);
         if is_lost {
             self.client.abort();
@@ -560,30 +574,8 @@ impl<'a> Connection<'a> {
             }
         }
     }
-
-    /// A buffer of at least some bytes, of any content.
-    fn take_buffer(&self, length: usize) -> Vec<u8> {
-        if length == 0 {
-            return Vec::new();
-        }
-        let mut buffer = self.buffers.lock().pop().unwrap_or_default();
-        if buffer.len() < length {
-            buffer.resize(length, 0);
-        }
-        buffer
-    }
-
-    fn keep_buffer(&self, buffer: Vec<u8>) {
-        if buffer.is_empty() || buffer.capacity() > KEPT_BUFFER {
-            return;
-        }
-        let mut buffers = self.buffers.lock();
-        if buffers.len() < KEPT_BUFFERS {
-            buffers.push(buffer);
-        }
-    }
 }
 
-fn number(count: usize) -> u64 {
+pub(crate) fn number(count: usize) -> u64 {
     u64::try_from(count).expect("64 bits")
 }

@@ -27,6 +27,7 @@
 
 mod admin;
 mod auth;
+mod buffers;
 mod client;
 mod connection;
 mod controller;
@@ -34,6 +35,7 @@ mod error;
 mod fabrics;
 mod fused;
 mod io;
+mod memory_reads;
 mod namespace;
 mod options;
 mod sender;

@@ -77,7 +77,12 @@ impl Incoming {
 
     /// Whether bytes were received that are not read yet.
     pub fn has_unread_bytes(&self) -> bool {
-        !self.0.buffer().is_empty()
+        self.unread_bytes() > 0
+    }
+
+    /// The bytes that were received and are not read yet.
+    pub fn unread_bytes(&self) -> usize {
+        self.0.buffer().len()
     }
 
     /// Reads some bytes. Without a deadline, the wait for the first of them has no end.

@@ -1,7 +1,8 @@
 //! Caches metadata when it is written: the next txg changes much of the metadata that
 //! the last one wrote, and drives that seek need not read it in between.
 //!
-//! Only metadata is cached: the page cache of the client holds recently written content too.
+//! Content of volumes is cached, too: initiators read it through no cache of this machine. Content of files is not:
+//! the page cache of the client holds what was written recently.
 
 use ondisk::{Blkptr, ObjectType, Order};
 use units::{ObjsetId, Txg};
@@ -10,7 +11,7 @@ use zio::{Error, Sink, Trimmed, WriteRequest};
 use crate::Cache;
 use crate::identity::BlockIdentity;
 
-/// A sink that puts written metadata into a cache.
+/// A sink that puts written metadata, and content of volumes, into a cache.
 pub struct CachingSink<'a> {
     sink: &'a dyn Sink,
     cache: &'a Cache,
@@ -22,12 +23,15 @@ impl<'a> CachingSink<'a> {
         Self { sink, cache }
     }
 
-    fn cache_metadata(&self, request: &WriteRequest<'_>, pointer: &Blkptr) {
+    fn cache_written(&self, request: &WriteRequest<'_>, pointer: &Blkptr) {
         // an object set gets its codes while it is written
         let is_known = request.kind != ObjectType::OBJSET && pointer != request.previous;
         // the bytes of a raw stream are not the content
         let is_raw = request.raw.is_some() || request.policy.keyless;
-        if is_raw || !is_known || request.level.get() == 0 && !request.kind.is_metadata() {
+        let is_file = request.level.get() == 0
+            && !request.kind.is_metadata()
+            && request.kind != ObjectType::ZVOL;
+        if is_raw || !is_known || is_file {
             return;
         }
         // A block that its own txg overwrites is not read again. Neither is one of the MOS that a
@@ -47,7 +51,7 @@ impl<'a> CachingSink<'a> {
 impl Sink for CachingSink<'_> {
     fn write(&self, request: &WriteRequest<'_>) -> Result<Blkptr, Error> {
         let pointer = self.sink.write(request)?;
-        self.cache_metadata(request, &pointer);
+        self.cache_written(request, &pointer);
         Ok(pointer)
     }
 
@@ -55,7 +59,7 @@ impl Sink for CachingSink<'_> {
         let results = self.sink.write_many(requests);
         for (request, result) in requests.iter().zip(&results) {
             if let Ok(pointer) = result {
-                self.cache_metadata(request, pointer);
+                self.cache_written(request, pointer);
             }
         }
         results
@@ -98,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn written_metadata_is_cached_and_content_is_not() {
+    fn written_metadata_is_cached_and_files_are_not() {
         let below = Arc::new(DiscardingStore::default());
         let cache = Cache::new(Arc::clone(&below) as Arc<dyn Source>, &MemoryBudget::default());
         let (written, policy) = (CachingSink::new(&*below, &cache), WritePolicy::default());
@@ -116,7 +120,12 @@ mod tests {
         let held = |pointer: &Blkptr| cache.read(pointer, Zbookmark::default(), None).ok();
         let (content, list) = (ObjectType::PLAIN_FILE, ObjectType::DIRECTORY);
         let alone = written.write(&request(content, 0, &[1; 4096], &Blkptr::EMPTY)).unwrap();
-        assert!(held(&alone).is_none(), "content");
+        assert!(held(&alone).is_none(), "content of a file");
+        let first = &Blkptr::EMPTY;
+        let disk = written.write(&request(ObjectType::ZVOL, 0, &[7; 4096], first)).unwrap();
+        assert_eq!(held(&disk).unwrap()[..], [7; 4096]);
+        let again = written.write(&request(ObjectType::ZVOL, 0, &[8; 4096], &disk)).unwrap();
+        assert!(held(&disk).is_none() && held(&again).is_some(), "written once more");
         let above = written.write(&request(content, 1, &[2; 4096], &Blkptr::EMPTY)).unwrap();
         assert_eq!(held(&above).unwrap()[..], [2; 4096]);
         let many = [
@@ -138,6 +147,6 @@ mod tests {
         assert!(held(&many[0]).is_some(), "a snapshot may have it");
         written.write(&later(ObjsetId::MOS, &many[2])).unwrap();
         assert!(held(&many[2]).is_none(), "the MOS has no snapshots");
-        assert_eq!(cache.bytes(), 3 * (4096 + 256));
+        assert_eq!(cache.bytes(), 4 * (4096 + 256));
     }
 }

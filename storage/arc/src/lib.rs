@@ -160,6 +160,14 @@ impl Source for Cache {
         }
     }
 
+    /// A miss is counted by the read that follows it.
+    fn read_cached(&self, pointer: &Blkptr) -> Option<Trimmed> {
+        let identity = BlockIdentity::from_pointer(pointer)?;
+        let found = self.shard(identity).lock().lookup(identity)?;
+        self.hits.fetch_add(1, Ordering::Relaxed);
+        Some(found)
+    }
+
     /// A block seen a second time is left, so that it is cached.
     fn read_blocks(&self, blocks: &mut [BlockRead<'_>]) {
         let (mut dones, mut new) = (Vec::new(), Vec::new());

@@ -7,7 +7,7 @@ use ondisk::dnode::Dnode;
 use ondisk::object_type::Content;
 use ondisk::{Blkptr, Order};
 use units::{BlockId, Level, ObjectId, Zbookmark};
-use zio::{Block, BlockRead};
+use zio::{Block, BlockRead, MemoryParts};
 
 use crate::dirty::record::SpillLocation;
 use crate::dirty::{BlockLocation, DirtyObject, lookup};
@@ -195,6 +195,25 @@ impl Object {
             block += 1;
         }
         Ok(())
+    }
+
+    /// The same as parts of blocks, if all of them are in memory: it waits neither for a drive nor for another thread.
+    pub fn parts_in_memory(&self, offset: u64, length: usize) -> Option<MemoryParts> {
+        let size = NonZeroU64::new(self.block_size().into())?;
+        let (mut block, mut skip) = (offset / size, units::to_usize(offset % size));
+        let (mut parts, mut left) = (MemoryParts::default(), length);
+        while left > 0 {
+            let count = (units::to_usize(size.get()) - skip).min(left);
+            let is_found = match self.entry() {
+                Some(entry) => lookup::push_in_memory(entry, (block, skip, count), &mut parts),
+                None => self.tree.push_in_memory((block, skip, count), &mut parts),
+            };
+            if !is_found {
+                return None;
+            }
+            (block, skip, left) = (block + 1, 0, left - count);
+        }
+        Some(parts)
     }
 
     /// A part of a block.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ondisk::dnode::Dnode;
 use ondisk::{Blkptr, Order, swap};
 use units::{BlockId, Level, ObjectId, ObjsetId, Zbookmark};
-use zio::{Block, Key, Source, Trimmed};
+use zio::{Block, Key, MemoryParts, Source, Trimmed};
 
 use crate::recent_blocks::RecentBlocks;
 use crate::tree_shape::TreeShape;
@@ -74,13 +74,18 @@ impl DnodeTree {
         self.descend(level, block)
     }
 
+    /// The pointer to a block of the top level, which the dnode has.
+    fn root_pointer(&self, level: u8, block: u64) -> Result<FoundPointer> {
+        let root = usize::try_from(block).ok().and_then(|at| self.dnode.pointers.get(at));
+        let place = self.zbookmark(level, block);
+        let pointer = root.ok_or(Error::OutOfTree { zbookmark: place })?.clone();
+        self.validate_pointer(&pointer, level, block)?;
+        Ok(FoundPointer { pointer, level })
+    }
+
     fn descend(&self, level: u8, block: u64) -> Result<FoundPointer> {
         if level >= self.shape.top_level {
-            let root = usize::try_from(block).ok().and_then(|at| self.dnode.pointers.get(at));
-            let place = self.zbookmark(level, block);
-            let pointer = root.ok_or(Error::OutOfTree { zbookmark: place })?.clone();
-            self.validate_pointer(&pointer, level, block)?;
-            return Ok(FoundPointer { pointer, level });
+            return self.root_pointer(level, block);
         }
         let (above, parent) = (level + 1, self.shape.parent(block));
         let indirect = if let Some(known) = self.indirect.get((above, parent)) {
@@ -97,6 +102,59 @@ impl DnodeTree {
         let pointer = self.child_pointer(&indirect, level, block)?;
         self.validate_pointer(&pointer, level, block)?;
         Ok(FoundPointer { pointer, level })
+    }
+
+    /// The same, if the indirect blocks on the path are in memory.
+    fn descend_in_memory(&self, level: u8, block: u64) -> Result<Option<FoundPointer>> {
+        if level >= self.shape.top_level {
+            return self.root_pointer(level, block).map(Some);
+        }
+        let (above, parent) = (level + 1, self.shape.parent(block));
+        let indirect = if let Some(known) = self.indirect.get((above, parent)) {
+            known
+        } else {
+            let Some(spot) = self.descend_in_memory(above, parent)? else { return Ok(None) };
+            if spot.pointer.is_hole() {
+                return Ok(Some(spot));
+            }
+            let Some(read) = self.fetch_cached(&spot.pointer, above, parent) else {
+                return Ok(None);
+            };
+            self.indirect.insert((above, parent), &read);
+            read
+        };
+        let pointer = self.child_pointer(&indirect, level, block)?;
+        self.validate_pointer(&pointer, level, block)?;
+        Ok(Some(FoundPointer { pointer, level }))
+    }
+
+    /// The block of a validated pointer, if it is in memory as this machine writes blocks.
+    fn fetch_cached(&self, pointer: &Blkptr, level: u8, block: u64) -> Option<Trimmed> {
+        let read = self.source.read_cached(pointer)?;
+        self.validate_length(read.length(), level, block).ok()?;
+        (read.order() == Order::Little).then_some(read)
+    }
+
+    /// Adds a part of a data block, if it and the path to it are in memory. Returns whether it has done so.
+    /// Errors are left to the read from the drives.
+    pub(crate) fn push_in_memory(
+        &self,
+        (block, skip, count): (u64, usize, usize),
+        parts: &mut MemoryParts,
+    ) -> bool {
+        let is_behind = block > self.max_block();
+        let spot = if is_behind { None } else { self.descend_in_memory(0, block).ok().flatten() };
+        match spot {
+            Some(spot) if !spot.pointer.is_hole() => {
+                let content = self.fetch_cached(&spot.pointer, 0, block);
+                content.is_some_and(|content| parts.push(content, skip, count))
+            }
+            None if !is_behind => false,
+            _ => {
+                parts.push_zeros(count);
+                true
+            }
+        }
     }
 
     /// The pointer to a block as it stands in the indirect block above.

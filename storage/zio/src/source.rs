@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ondisk::Blkptr;
 use units::Zbookmark;
 
-use crate::{Block, Error};
+use crate::{Block, Error, Trimmed};
 
 /// The key of an encrypted dataset; it travels with each request.
 pub type Key = Arc<transform::crypt::DatasetKey>;
@@ -54,6 +54,12 @@ pub trait Source: Send + Sync {
         into: &mut [u8],
     ) -> Result<usize, Error> {
         self.read_once(pointer, zbookmark, key).map(|block| block.copy_to(into))
+    }
+
+    /// The block's content, if this has it in memory; holes and embedded blocks are not looked for.
+    fn read_cached(&self, pointer: &Blkptr) -> Option<Trimmed> {
+        let _ = pointer;
+        None
     }
 
     /// Reads those of several adjacent blocks that can be read together without an error.

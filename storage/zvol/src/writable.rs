@@ -12,7 +12,7 @@ use txg::{GatedTxgs, Tx};
 use units::{BlockId, MinusOrZero};
 use zap::{NewZap, Zap};
 use zil::{IntentLog, Itx, ReplayEntry};
-use zio::Block;
+use zio::{Block, MemoryParts};
 
 use crate::volume::{SIZE_PROPERTY, ZVOL_OBJ, ZVOL_ZAP_OBJ};
 use crate::{Error, Result};
@@ -109,6 +109,14 @@ impl WritableVolume {
         let count = left.min(into.len());
         self.data.read(offset, into.get_mut(..count).unwrap_or_default())?;
         Ok(count)
+    }
+
+    /// The bytes from `offset` on as parts of blocks, if all of them are in the volume and in memory: waits neither
+    /// for a drive nor for another thread.
+    pub fn parts_in_memory(&self, offset: u64, length: usize) -> Option<MemoryParts> {
+        let size = self.size.try_read()?;
+        self.check_range(offset, length, *size).ok()?;
+        self.data.parts_in_memory(offset, length)
     }
 
     /// First byte from `from` on that takes space on the drives or waits to be written; none: the rest of the

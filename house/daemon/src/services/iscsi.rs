@@ -7,6 +7,7 @@
 //! discovery_chap_secret_file = "/etc/poolhouse/chap"
 //! discovery_mutual_user = "nas" # the server proves itself, too
 //! discovery_mutual_secret_file = "/etc/poolhouse/chap-mutual"
+//! space_warning = 10            # initiators are warned when less of a unit's size is left, in percent; 0: never
 //! ```
 //!
 use std::collections::BTreeMap;
@@ -43,9 +44,32 @@ pub(crate) struct IscsiConfig {
     discovery_chap_secret_file: Option<PathBuf>,
     discovery_mutual_user: Option<String>,
     discovery_mutual_secret_file: Option<PathBuf>,
+    /// Percent of a unit's size. None: [`ServerOptions::space_warning`].
+    space_warning: Option<SpaceWarning>,
+}
+
+/// A part of a unit's size in percent, of which 0 means never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "u8")]
+struct SpaceWarning(u8);
+
+impl TryFrom<u8> for SpaceWarning {
+    type Error = String;
+
+    fn try_from(percent: u8) -> std::result::Result<Self, String> {
+        if percent > 100 {
+            return Err(format!("space_warning is {percent}, and must be from 0 to 100 percent"));
+        }
+        Ok(Self(percent))
+    }
 }
 
 impl IscsiConfig {
+    /// The space below which initiators are warned.
+    fn space_warning(&self) -> u8 {
+        self.space_warning.map_or(ServerOptions::default().space_warning, |percent| percent.0)
+    }
+
     /// The initiators that may discover targets, with the secrets of CHAP.
     fn read_discovery(&self) -> std::result::Result<Discovery, String> {
         let pair = |name: &Option<String>, file: &Option<PathBuf>, kind: &str| match (name, file) {
@@ -118,7 +142,8 @@ impl IscsiService {
         let discovery = self.read_discovery(state);
         let State { config, listener, targets, .. } = state;
         listener.restart(("iSCSI", &self.log), &config.listen, |listen| {
-            let options = ServerOptions { listen, ..ServerOptions::default() };
+            let space_warning = config.space_warning();
+            let options = ServerOptions { listen, space_warning, ..ServerOptions::default() };
             Server::start(&options, targets.clone(), discovery, on_failed_login)
         })
     }
@@ -158,6 +183,7 @@ impl Service for IscsiService {
         let discovery = self.read_discovery(&mut state);
         if let Some(server) = state.listener.server() {
             server.set_discovery(discovery);
+            server.set_space_warning(state.config.space_warning());
         }
         Ok(())
     }
@@ -242,11 +268,13 @@ impl ShareServer for IscsiService {
                     open: Some(session.in_flight),
                     read_bytes: Some(session.counters.read_bytes),
                     written_bytes: Some(session.counters.written_bytes),
+                    ..ShareClient::default()
                 };
                 Some((session.target?, shown))
             });
             let clients = clients.collect();
-            ServerReport { listening: status.listening, clients, note, ..ServerReport::default() }
+            let (listening, log_waits) = (status.listening, state.volumes.log_waits());
+            ServerReport { listening, clients, log_waits, note, ..ServerReport::default() }
         })
     }
 }

@@ -4,10 +4,12 @@
 //! [nbd]
 //! listen = "192.168.1.5:10809"   # or a list, or a port alone (loopback); without it nothing listens
 //! tls = "require"                # clients see no export without TLS; "allow": they choose; "off": no TLS
+//! client_authority = "/etc/poolhouse/nbd-clients.pem"   # with "require": clients show a certificate of these roots
 //! ```
 //!
 //! The certificate is that of the section `[web]`: the user's own, or one of the daemon's own CA.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::nbd::{CertificateSource, Encryption, Export, Server, ServerOptions};
@@ -35,6 +37,8 @@ pub(crate) struct NbdConfig {
     /// The addresses; none: nothing is served.
     listen: Listen,
     tls: TlsMode,
+    /// The file with the roots of the certificates that clients must show; none: clients need no certificate.
+    client_authority: Option<PathBuf>,
 }
 
 /// Whether connections are encrypted.
@@ -78,21 +82,41 @@ impl NbdService {
     fn start_server(&self, state: &mut State) -> Result<()> {
         let State { config, listener, volumes } = state;
         listener.restart(("NBD", &self.log), &config.listen, |listen| {
-            let encryption = self.encryption(config.tls)?;
+            let encryption = self.encryption(config)?;
             let options = ServerOptions { listen, ..ServerOptions::default() };
             Server::start(&options, exports(volumes), encryption).map_err(|why| why.to_string())
         })
     }
 
-    fn encryption(&self, mode: TlsMode) -> std::result::Result<Option<Encryption>, String> {
-        if mode == TlsMode::Off {
+    fn encryption(&self, config: &NbdConfig) -> std::result::Result<Option<Encryption>, String> {
+        if config.client_authority.is_some() && config.tls != TlsMode::Require {
+            return Err(
+                "nbd.client_authority needs nbd.tls = \"require\": clients without TLS show \
+                        no certificate"
+                    .to_owned(),
+            );
+        }
+        if config.tls == TlsMode::Off {
             return Ok(None);
         }
+        let certificate = match &config.client_authority {
+            Some(path) => for_known_clients(Arc::clone(&self.certificate), path.clone()),
+            None => Arc::clone(&self.certificate),
+        };
         // a certificate that cannot be used is reported now, not by each connection
-        (self.certificate)()?;
-        let is_required = mode == TlsMode::Require;
-        Ok(Some(Encryption { certificate: Arc::clone(&self.certificate), is_required }))
+        certificate()?;
+        let is_required = config.tls == TlsMode::Require;
+        Ok(Some(Encryption { certificate, is_required }))
     }
+}
+
+/// A certificate for clients that show one of the roots in a file, which is read for each connection.
+fn for_known_clients(certificate: CertificateSource, roots: PathBuf) -> CertificateSource {
+    Arc::new(move || {
+        let named = |why: String| format!("nbd.client_authority '{}': {why}", roots.display());
+        let pem = std::fs::read(&roots).map_err(|why| named(why.to_string()))?;
+        tls::with_client_roots(&*certificate()?, &pem).map_err(|why| named(why.to_string()))
+    })
 }
 
 /// Gives the certificate of the section `[web]`, which may have been renewed since the last connection.
@@ -203,11 +227,13 @@ impl ShareServer for NbdService {
                     open: Some(client.in_flight),
                     read_bytes: Some(client.counters.read_bytes),
                     written_bytes: Some(client.counters.written_bytes),
+                    ..ShareClient::default()
                 };
                 Some((client.export?, shown))
             });
             let clients = clients.collect();
-            ServerReport { listening: status.listening, clients, ..ServerReport::default() }
+            let (listening, log_waits) = (status.listening, state.volumes.log_waits());
+            ServerReport { listening, clients, log_waits, ..ServerReport::default() }
         })
     }
 }

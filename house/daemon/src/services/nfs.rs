@@ -312,6 +312,7 @@ fn share_client(connection: &ConnectionStatus) -> ShareClient {
         open: Some(connection.in_flight),
         read_bytes: Some(connection.counters.read_bytes),
         written_bytes: Some(connection.counters.written_bytes),
+        ..ShareClient::default()
     }
 }
 

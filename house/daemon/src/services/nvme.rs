@@ -186,11 +186,13 @@ impl ShareServer for NvmeService {
                     open: Some(controller.in_flight),
                     read_bytes: Some(controller.counters.read_bytes),
                     written_bytes: Some(controller.counters.written_bytes),
+                    ..ShareClient::default()
                 };
                 Some((controller.subsystem?, shown))
             });
             let clients = clients.collect();
-            ServerReport { listening: status.listening, clients, ..ServerReport::default() }
+            let (listening, log_waits) = (status.listening, state.volumes.log_waits());
+            ServerReport { listening, clients, log_waits, ..ServerReport::default() }
         })
     }
 }

@@ -5,7 +5,10 @@
 //! again, and it lets go of datasets before they are unmounted.
 
 use std::collections::BTreeSet;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use api::{
     AddShare, Event, GetShares, ImportShares, ImportedShares, Protocol, RemoveShare, Reply,
@@ -21,18 +24,21 @@ use crate::context::Context;
 use crate::events::{ChangeOptions, changes_datasets, head_of, takes_away};
 use crate::pools::mounts::is_within;
 use crate::router::Router;
+use crate::shares::client_rates::ClientRates;
 use crate::shares::entry::{ShareEntry, read_entries};
 use crate::shares::{
-    ReleaseReason, Resolved, SHARE_PROPERTIES, ServerReport, Share, ShareProblem, ShareSource,
-    add_entry, check_properties, plan_import, remove_entries, rename_datasets, resolve,
+    ImportPlan, ReleaseReason, Resolved, SHARE_PROPERTIES, SecretFile, ServerReport, Share,
+    ShareProblem, ShareSource, add_entry, check_properties, plan_import, remove_entries,
+    rename_datasets, resolve,
 };
-use crate::{Error, Result};
+use crate::{Error, Result, state_file};
 
 /// The service of shares.
 pub(super) struct ShareService {
     context: Arc<Context>,
     state: Arc<Mutex<State>>,
     watch: Mutex<Option<JoinHandle<()>>>,
+    rates: Mutex<ClientRates>,
 }
 
 #[derive(Default)]
@@ -73,7 +79,12 @@ const SHARE_RELEVANT: [&str; 9] = [
 
 impl ShareService {
     pub(super) fn new(context: &Arc<Context>) -> Self {
-        Self { context: Arc::clone(context), state: Arc::default(), watch: Mutex::default() }
+        Self {
+            context: Arc::clone(context),
+            state: Arc::default(),
+            watch: Mutex::default(),
+            rates: Mutex::default(),
+        }
     }
 
     fn entries(&self) -> Vec<ShareEntry> {
@@ -97,8 +108,12 @@ impl ShareService {
 
     fn import_shares(&self, call: &ImportShares) -> Result<ImportedShares> {
         let facts = self.context.pools.share_facts();
-        let (calls, report) = plan_import(call.format, &call.text, &facts, &self.entries());
+        let directory = self.context.state_dir.chap_secrets();
+        let file = (call.format, call.text.as_str());
+        let plan = plan_import(file, &facts, &self.entries(), &directory);
+        let ImportPlan { calls, secrets, report } = plan;
         if !call.dry_run && !calls.is_empty() {
+            secrets.iter().try_for_each(write_secret)?;
             let add = |document: &mut DocumentMut| {
                 calls.iter().try_for_each(|call| add_entry(document, call))
             };
@@ -214,8 +229,9 @@ impl ShareService {
         let services = self.context.events.services();
         let servers = services.iter().filter_map(|service| service.share_server());
         let reports: Vec<_> = servers.map(|server| (server.protocol(), server.report())).collect();
-        let state = self.state.lock();
-        status(&state, &reports)
+        let mut found = status(&self.state.lock(), &reports);
+        self.rates.lock().update(&mut found.shares, Instant::now());
+        found
     }
 
     /// The datasets that coming changes need, and why.
@@ -522,6 +538,10 @@ fn share_state<O>(
         source: share.source.to_string(),
         problem,
         clients: own.map(|(_, client)| client.clone()).collect(),
+        log_waits: report.and_then(|report| {
+            let own = report.log_waits.iter().find(|(dataset, _)| *dataset == share.dataset);
+            own.map(|(_, count)| *count)
+        }),
     }
 }
 
@@ -540,6 +560,7 @@ fn problem_state(problem: &ShareProblem) -> ShareState {
         source: problem.source.to_string(),
         problem: Some(problem.sentence.clone()),
         clients: Vec::new(),
+        log_waits: None,
     }
 }
 
@@ -550,4 +571,13 @@ fn closed(protocol: Protocol) -> String {
         "{protocol} listens nowhere: `poolhouse config set {section}.listen {port}` opens it to this \
          machine, `poolhouse config set {section}.listen 0.0.0.0:{port}` to every network"
     )
+}
+
+/// Writes a secret of an imported share to its file, for the daemon's user alone.
+fn write_secret(file: &SecretFile) -> Result<()> {
+    let failed = |why: std::io::Error| Error::file_error(&file.path, &why);
+    if let Some(directory) = file.path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+    }
+    state_file::replace(&file.path, file.secret.as_bytes())
 }

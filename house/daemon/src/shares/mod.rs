@@ -9,6 +9,7 @@
 //! whenever one of them changes, and gives it to each service that has a [`ShareServer`]. A protocol is a file with
 //! its options here, a file with its service in `services`, and a line in its `SERVICES`.
 
+pub(crate) mod client_rates;
 pub(crate) mod clients;
 mod edit;
 pub(crate) mod entry;
@@ -31,7 +32,7 @@ use announce::MdnsService;
 use api::{Protocol, ShareClient};
 
 pub(crate) use edit::{add_entry, remove_entries, rename_datasets};
-pub(crate) use import::plan_import;
+pub(crate) use import::{ImportPlan, SecretFile, plan_import};
 pub(crate) use resolve::{DatasetFacts, Resolved, resolve};
 
 use crate::{Error, Result};
@@ -176,6 +177,8 @@ pub(crate) struct ServerReport {
     pub(crate) problem: Option<String>,
     /// The clients, each with the name of its share.
     pub(crate) clients: Vec<(String, ShareClient)>,
+    /// The requests to volumes that wait for the intent log, by the dataset.
+    pub(crate) log_waits: Vec<(String, u64)>,
     /// A sentence: what slows clients down, and what would help.
     pub(crate) note: Option<String>,
 }

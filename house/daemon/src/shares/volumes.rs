@@ -69,6 +69,11 @@ impl<O: VolumeOptions> VolumeShares<O> {
             || before.iter().zip(&self.0).any(|(one, other)| !one.is_same(other))
     }
 
+    /// The requests that wait for the intent log, by the dataset.
+    pub(crate) fn log_waits(&self) -> Vec<(String, u64)> {
+        self.0.iter().map(|open| (open.share.dataset.clone(), open.unit.lun.log_waits())).collect()
+    }
+
     /// Closes the volumes of some datasets. Returns whether there were any.
     pub(crate) fn release(&mut self, datasets: &dyn Fn(&str) -> bool) -> bool {
         let count = self.0.len();

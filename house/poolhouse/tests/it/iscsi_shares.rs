@@ -191,3 +191,36 @@ fn discovery_asks_for_chap() {
     }
     assert!(nas.read_log().contains("did not prove itself to discovery (CHAP)"));
 }
+
+#[test]
+fn imported_targets_ask_for_their_passwords() {
+    if lacks_clients() {
+        return;
+    }
+    let nas = TestNas::new("chapimport", 1);
+    nas.create_pool("-m none tank", 1);
+    nas.run_ok("zfs create -V 16M tank/disk");
+    let port = free_port();
+    nas.run_ok(&format!("config set iscsi.listen {port}"));
+    let (file, secret) = (nas.0.join("targets.conf"), "secret-of-anna");
+    let target = format!(
+        "<target {TARGET}>\n backing-store /dev/zvol/tank/disk\n incominguser anna {secret}\n</target>\n"
+    );
+    std::fs::write(&file, target).unwrap();
+    let import = |option: &str| nas.run_ok(&format!("share import {option} {}", path_arg(&file)));
+    let folder = nas.0.join("state/chap");
+    let shown = import("-n");
+    assert!(shown.contains("chap_user = \"anna\"") && !shown.contains(secret), "{shown}");
+    assert!(!folder.exists(), "a dry run writes nothing");
+    import("");
+    let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(Result::unwrap).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    let mode =
+        |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&folder), mode(&files[0].path())), (0o700, 0o600));
+    assert_eq!(problem(&nas), "");
+    let url = |user: &str| format!("iscsi://{user}127.0.0.1:{port}/{TARGET}/1");
+    assert!(!run_client(&["iscsi-readcapacity16", &url("")]).0, "without a password");
+    assert!(!run_client(&["iscsi-readcapacity16", &url("anna%wrong-password-1@")]).0);
+    run_client_ok(&["iscsi-readcapacity16", &url(&format!("anna%{secret}@"))]);
+}

@@ -45,6 +45,16 @@ fn hosts_outlast_reloads_and_hold_volumes() {
     let first = clients(&nas)[0].clone();
     assert_eq!(first["user"], host::host_name(1).as_str());
     assert_eq!(first["written_bytes"], 4096);
+    assert_eq!(first["open"], 0, "no command is being carried out");
+    assert_eq!(shares(&nas)[0]["log_waits"], 0);
+    let status = nas.run_ok("share status");
+    assert!(
+        status.contains("wait for the intent log: 0") && status.contains("WRITTEN/S"),
+        "{status}"
+    );
+    assert_eq!(host.io.write(16, &[7; 4096]).status, 0);
+    // two looks a second apart
+    nas.wait_until(|| clients(&nas)[0]["write_rate"].as_u64().is_some_and(|rate| rate > 0));
     let why = nas.run_failing("zfs destroy tank/disk", 1);
     assert!(
         why.contains(&format!("NVMe/TCP hosts: 1; type `nvme disconnect -n {SUBSYSTEM}`")),

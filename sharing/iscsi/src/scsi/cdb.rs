@@ -74,6 +74,10 @@ pub(crate) enum Command {
         subpage: u8,
         allocation: usize,
     },
+    LogSense {
+        page: u8,
+        allocation: usize,
+    },
     ModeSelect {
         is_long: bool,
         length: usize,
@@ -239,6 +243,11 @@ impl Command {
                 // the LBA of a partial medium is obsolete
                 Self::ReadCapacity10
             }
+            // SP: nothing is saved; pages are whole, and have no subpages
+            0x4d if cdb[1] & 1 != 0 => return Err(Sense::invalid_field(1)),
+            0x4d if cdb[3] != 0 => return Err(Sense::invalid_field(3)),
+            0x4d if be16(cdb, 5) != 0 => return Err(Sense::invalid_field(5)),
+            0x4d => Self::LogSense { page: cdb[2] & 0x3f, allocation: length16(cdb, 7) },
             0xa0 => Self::ReportUnits { allocation: length32(cdb, 6) },
             0xa3 if cdb[1] & 0x1f == 0x0c => Self::ReportOpcodes {
                 with_timeouts: cdb[2] & 0x80 != 0,

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lun::{AccessKind, Admitted, Durability, Nexus};
+use lun::{AccessKind, Admitted, Durability, MemoryParts, Nexus};
 
-use super::cdb::Command;
+use super::cdb::{Blocks, Command};
 use super::{
     LogicalUnit, Sense, SessionId, blocks, copy, inquiry, mode, opcodes, provisioning, reservation,
+    thin_threshold,
 };
 
 /// Why a command does not end with the status GOOD.
@@ -41,6 +42,8 @@ pub(crate) struct Path<'a> {
     pub(crate) logical: Option<&'a LogicalUnit>,
     /// Ends the tasks that some sessions have on a unit. Returns when they have ended.
     pub(crate) abort_tasks: &'a AbortTasks<'a>,
+    /// The threshold of thin provisioning, in percent of the unit's size; 0: none.
+    pub(crate) space_warning: u8,
 }
 
 pub(crate) type AbortTasks<'a> = dyn Fn(&LogicalUnit, &[SessionId]) + 'a;
@@ -137,6 +140,16 @@ impl Path<'_> {
         admitted.map_err(|_| Failure::Conflict)
     }
 
+    /// The data of a read, if it is in memory and the unit is not reserved for others.
+    pub(crate) fn parts_in_memory(
+        &self,
+        logical: &LogicalUnit,
+        blocks: Blocks,
+    ) -> Option<MemoryParts> {
+        let _admitted = self.admit_access(logical, AccessKind::Read).ok()?;
+        logical.unit.parts_in_memory(blocks.offset(), super::blocks::length(blocks.bytes()))
+    }
+
     /// Carries out a command. `data_out` is what the initiator sent; `data_in` is filled with what it gets.
     pub(crate) fn execute(
         &self,
@@ -161,7 +174,7 @@ impl Path<'_> {
                 Err(lun::Error::Gone) => Err(Sense::NO_SUCH_UNIT.into()),
                 _ => Ok(()),
             },
-            Command::ModeSense { .. } => mode::sense(command, logical, data_in),
+            Command::ModeSense { .. } => mode::sense(command, self, logical, data_in),
             Command::ModeSelect { is_long, .. } => {
                 mode::select(is_long, data_out, logical, self.session)
             }
@@ -218,6 +231,9 @@ impl Path<'_> {
             }
             Command::Inquiry { page, allocation } => {
                 (inquiry::inquiry(page, logical, self.target)?, allocation)
+            }
+            Command::LogSense { page, allocation } => {
+                (thin_threshold::log_page(unit, page)?, allocation)
             }
             Command::ReadCapacity10 => (inquiry::read_capacity10(unit), usize::MAX),
             Command::ReadCapacity16 { allocation } => (inquiry::read_capacity16(unit), allocation),

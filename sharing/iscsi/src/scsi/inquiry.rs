@@ -61,7 +61,7 @@ pub(crate) fn inquiry(
         Some(0x8f) => super::copy::page(),
         Some(0xb0) => block_limits(&logical.unit.geometry()),
         Some(0xb1) => characteristics(),
-        Some(0xb2) => provisioning(),
+        Some(0xb2) => provisioning(&logical.unit.geometry()),
         Some(_) => return Err(Sense::invalid_field(2)),
     };
     let length = u16::try_from(body.len()).expect("pages are short");
@@ -156,9 +156,9 @@ fn characteristics() -> Vec<u8> {
     bytes
 }
 
-fn provisioning() -> Vec<u8> {
+fn provisioning(geometry: &Geometry) -> Vec<u8> {
     // UNMAP and WRITE SAME free blocks, which then read as zeros; thin provisioned
-    vec![0, 0xe4, 2, 0]
+    vec![super::thin_threshold::set_exponent(geometry), 0xe4, 2, 0]
 }
 
 pub(crate) fn read_capacity10(unit: &dyn Lun) -> Vec<u8> {

@@ -12,13 +12,16 @@
 //! page: code, bytes that follow, values
 //! ```
 //! Pages: 0x01 error recovery, 0x08 caching (0x04 at 2: write cache), 0x0a control (0x08 at 4: write protection by
-//! the initiator), 0x1c informational exceptions.
+//! the initiator), 0x1c informational exceptions, and its subpage 0x02 ([`thin_threshold`]).
 //! Learnt from: SPC-4, 6.11 to 6.14 and 7.5; SBC-3, 6.5.
 
 use super::cdb::Command;
 use super::execute::{Outcome, answer};
-use super::{LogicalUnit, Sense, SessionId};
+use super::{LogicalUnit, Path, Sense, SessionId, thin_threshold};
 
+/// The page of informational exceptions, and its subpage with the threshold of thin provisioning.
+const EXCEPTIONS: u8 = 0x1c;
+const THRESHOLD: u8 = 0x02;
 const WRITE_CACHE: u8 = 0x04;
 const WRITE_PROTECTION: u8 = 0x08;
 
@@ -57,7 +60,12 @@ fn pages(logical: &LogicalUnit, values: Values) -> [Page; 4] {
 }
 
 /// MODE SENSE.
-pub(crate) fn sense(command: &Command, logical: &LogicalUnit, data_in: &mut Vec<u8>) -> Outcome {
+pub(crate) fn sense(
+    command: &Command,
+    path: &Path<'_>,
+    logical: &LogicalUnit,
+    data_in: &mut Vec<u8>,
+) -> Outcome {
     let Command::ModeSense { is_long, no_descriptors, control, page, subpage, allocation } =
         *command
     else {
@@ -69,12 +77,20 @@ pub(crate) fn sense(command: &Command, logical: &LogicalUnit, data_in: &mut Vec<
         2 => Values::Default,
         _ => return Err(Sense::SAVING_NOT_SUPPORTED.into()),
     };
-    if subpage != 0 && !(subpage == 0xff && page == 0x3f) {
+    let is_threshold = (page, subpage) == (EXCEPTIONS, THRESHOLD);
+    if ![0, 0xff].contains(&subpage) && !is_threshold {
         return Err(Sense::invalid_field(3).into());
     }
-    let mut wanted = pages(logical, values).to_vec();
+    let mut wanted = if is_threshold { Vec::new() } else { pages(logical, values).to_vec() };
     if page != 0x3f {
         wanted.retain(|known| known[0] == page);
+    }
+    if is_threshold || subpage == 0xff && [EXCEPTIONS, 0x3f].contains(&page) {
+        let mut threshold = thin_threshold::mode_page(&logical.unit.geometry(), path.space_warning);
+        if values == Values::Changeable {
+            threshold[4..].fill(0);
+        }
+        wanted.push(threshold);
     }
     if wanted.is_empty() {
         return Err(Sense::invalid_field(2).into());

@@ -46,6 +46,7 @@ const KNOWN: &[Known] = &[
     Known(0x35, None, &[0x02, FF, FF, FF, FF, 0, FF, FF, 4]),
     Known(0x41, None, &[0xf8, FF, FF, FF, FF, 0, FF, FF, 4]),
     Known(0x42, None, &[0x01, 0, 0, 0, 0, 0, FF, FF, 4]),
+    Known(0x4d, None, &[1, FF, FF, 0, FF, FF, FF, FF, 4]),
     Known(0x55, None, &[0x11, 0, 0, 0, 0, 0, FF, FF, 4]),
     Known(0x5a, None, &[0x08, FF, FF, 0, 0, 0, FF, FF, 4]),
     Known(0x5e, Some(0x00), &[0x1f, 0, 0, 0, 0, 0, FF, FF, 4]),

@@ -137,8 +137,8 @@ impl LogicalUnit {
     }
 
     /// Warns the initiators if the pool fills. Looks at the space of the pool once in an interval.
-    pub(crate) fn check_space(&self, interval: Duration) {
-        if self.threshold.is_reached(&*self.unit, interval) {
+    pub(crate) fn check_space(&self, percent: u8, interval: Duration) {
+        if self.threshold.is_reached(&*self.unit, percent, interval) {
             self.announce(Sense::THIN_PROVISIONING_THRESHOLD);
         }
     }

@@ -300,3 +300,75 @@ fn opcodes_are_reported() {
         assert_ne!(answer.sense, (5, 0x20, 0), "{known:?}");
     }
 }
+
+#[test]
+fn reads_come_back_in_a_row() {
+    let served = ServedPool::start();
+    for digests in ["None", "CRC32C"] {
+        let keys = [
+            ("HeaderDigest", digests),
+            ("DataDigest", digests),
+            ("MaxRecvDataSegmentLength", "4096"),
+        ];
+        let mut initiator = served.initiator_with(1, &keys);
+        let data: Vec<u8> =
+            (0..512 * 512_u32).map(|at| (at / 512 % 251 + 1).to_be_bytes()[3]).collect();
+        initiator.write(&write10(0, 0, 512), &data).good();
+        // short ones are answered from memory, and long ones by other threads
+        let ranges: Vec<(u32, u16)> =
+            (0..100).map(|number| (number * 3, if number % 9 == 4 { 200 } else { 17 })).collect();
+        let tags: Vec<u32> = ranges
+            .iter()
+            .map(|(first, count)| {
+                initiator.send_read(&read10(*first, *count), usize::from(*count) * 512)
+            })
+            .collect();
+        // each command has its own data, in whatever order the answers come
+        let mut found = vec![Vec::new(); tags.len()];
+        let mut left = tags.len();
+        while left > 0 {
+            let pdu = initiator.receive().expect("an answer");
+            assert_eq!(pdu.opcode(), 0x25, "data");
+            let index = tags.iter().position(|tag| *tag == pdu.at(16)).expect("a tag of ours");
+            assert_eq!(usize::try_from(pdu.at(40)), Ok(found[index].len()), "data come in order");
+            found[index].extend(&pdu.data);
+            // the last PDU has the status
+            left -= usize::from(pdu.header[1] & 1);
+        }
+        for ((first, count), found) in ranges.into_iter().zip(found) {
+            let start = usize::try_from(first).unwrap() * 512;
+            assert!(found == data[start..start + usize::from(count) * 512], "{first} {count}");
+        }
+        assert_eq!(served.server.status().sessions[0].counters.errors, 0);
+        drop(initiator);
+    }
+}
+
+#[test]
+fn initiators_read_the_space_threshold() {
+    let served = ServedPool::start();
+    let mut initiator = served.initiator();
+    served.pool.set_property(VOLUME, "volsize", &(1_u64 << 30).to_string()).unwrap();
+    assert_eq!(initiator.attentions(), [(0x2a, 0x09)], "capacity data has changed");
+    served.server.set_space_warning(25);
+    assert_eq!(page(&mut initiator, 0xb2)[4], 11, "counts are of 2048 blocks");
+    let threshold = initiator.read(&[0x1a, 8, 0x1c, 2, 255, 0], 255).good();
+    assert_eq!(threshold[4..8], [0x5c, 2, 0, 20]);
+    assert_eq!(threshold[20..], [0x80, 1, 0, 0, 0, 0, 1, 0], "256 MiB, a quarter");
+    // it is among all pages and subpages
+    let all = initiator.read(&[0x1a, 8, 0x3f, 0xff, 255, 0], 255).good();
+    assert!(all.ends_with(&threshold[4..]));
+    assert!(!initiator.read(&[0x1a, 8, 0x3f, 0, 255, 0], 255).good().contains(&0x5c));
+    let changeable = initiator.read(&[0x1a, 8, 0x5c, 2, 255, 0], 255).good();
+    assert_eq!(changeable[8..], [0; 20], "nothing of it can be changed");
+    let log = |page: u8| [0x4d, 0, 0x40 | page, 0, 0, 0, 0, 0, 255, 0];
+    assert_eq!(initiator.read(&log(0), 255).good(), [0, 0, 0, 2, 0, 0x0c]);
+    let space = initiator.read(&log(0x0c), 255).good();
+    let available = u32::from_be_bytes(*space[8..].first_chunk().unwrap());
+    assert!((1..=128).contains(&available), "{available} MiB of a pool of 128 MiB");
+    assert_eq!((&space[4..8], space[12]), (&[0, 1, 3, 8][..], 2), "available, shared");
+    assert_eq!((&space[16..20], space[24]), (&[0, 2, 3, 8][..], 1), "used, of the unit alone");
+    assert_eq!(initiator.read(&log(0x0d), 255).check(), (5, 0x24, 0));
+    // the pool has less than a quarter, and the warning comes with the next write
+    initiator.write(&write10(0, 0, 1), &[2; 512]).good();
+}

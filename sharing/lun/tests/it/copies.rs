@@ -105,3 +105,24 @@ fn unshareable_ranges_are_copied() {
     drop((unit, other));
     pool.close().unwrap();
 }
+
+#[test]
+fn long_copies_share_dirty_blocks() {
+    const LENGTH: u64 = 5 << 20;
+    let (_storage, pool) = create_pool();
+    pool.set_property(VOLUME, "volsize", &(4 * LENGTH).to_string()).unwrap();
+    let (unit, data) = (open(&pool), noise(LENGTH));
+    let before = allocated(&pool);
+    unit.write(0, &data, CACHED).unwrap();
+    lun::copy(&unit, 0..LENGTH, (&unit, LENGTH), CACHED).unwrap();
+    // a part of the next is dirty again
+    unit.write(LENGTH / 2 / BLOCK * BLOCK, &data[..3 * 8192], CACHED).unwrap();
+    let changed = content(&unit, 0, LENGTH);
+    lun::copy(&unit, 0..LENGTH, (&unit, 2 * LENGTH), CACHED).unwrap();
+    assert!(content(&unit, LENGTH, LENGTH) == data);
+    assert!(content(&unit, 2 * LENGTH, LENGTH) == changed);
+    let used = allocated(&pool) - before;
+    assert!(used < LENGTH + (2 << 20), "three times 5 MiB take {used} bytes");
+    drop(unit);
+    pool.close().unwrap();
+}

@@ -10,6 +10,8 @@ use device::Device;
 use engine::pool::Pool;
 use lun::{Durability, Lun, VolumeLun};
 use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest::test_runner::TestRunner;
 use sim::DiskArray;
 
 use crate::volume_pool::{VOLUME_BLOCK, create_pool, environment};
@@ -171,27 +173,50 @@ fn check_cut(storm: &DiskArray, (at, way): (usize, u64), possible: &Possible) {
     pool.close().unwrap();
 }
 
+/// Places of power cuts: a step, a place in the midst of it, and the way in which unflushed sectors are lost.
+type Cuts = Vec<(Index, Index, u64)>;
+
+fn any_cuts() -> impl Strategy<Value = Cuts> {
+    proptest::collection::vec((any::<Index>(), any::<Index>(), 0..6_u64), 4)
+}
+
+fn any_steps() -> impl Strategy<Value = Vec<Step>> {
+    proptest::collection::vec(any_step(), 1..25)
+}
+
+fn check_all(steps: &[Step], cuts: &Cuts) {
+    let (storm, pool) = create_pool();
+    let unit = open(&pool);
+    let points = run_all(steps, &storm, &unit, &pool);
+    for (which, place, way) in cuts {
+        let point = &points[which.index(points.len())];
+        check_cut(&storm, (point.end, *way), &point.after);
+        let midst = point.start + place.index(point.end - point.start + 1);
+        check_cut(&storm, (midst, *way), &point.during);
+    }
+    drop(unit);
+    pool.close().unwrap();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn power_cuts_lose_only_unflushed_writes(
-        steps in proptest::collection::vec(any_step(), 1..25),
-        cuts in proptest::collection::vec(
-            (any::<proptest::sample::Index>(), any::<proptest::sample::Index>(), 0..6_u64),
-            4,
-        ),
-    ) {
-        let (storm, pool) = create_pool();
-        let unit = open(&pool);
-        let points = run_all(&steps, &storm, &unit, &pool);
-        for (which, place, way) in cuts {
-            let point = &points[which.index(points.len())];
-            check_cut(&storm, (point.end, way), &point.after);
-            let midst = point.start + place.index(point.end - point.start + 1);
-            check_cut(&storm, (midst, way), &point.during);
-        }
-        drop(unit);
-        pool.close().unwrap();
+    fn power_cuts_lose_only_unflushed_writes(steps in any_steps(), cuts in any_cuts()) {
+        check_all(&steps, &cuts);
     }
+}
+
+/// `POOLHOUSE_CUTS` gives the number of workloads, 1,000 without it.
+#[test]
+#[ignore = "takes minutes: 1,000 workloads"]
+fn many_power_cuts_lose_only_unflushed_writes() {
+    let cuts = std::env::var("POOLHOUSE_CUTS").ok().and_then(|text| text.parse().ok());
+    let cases = cuts.unwrap_or(1_000).min(1_000);
+    let config = ProptestConfig { cases, max_shrink_iters: 200, ..ProptestConfig::default() };
+    let checked = TestRunner::new(config).run(&(any_steps(), any_cuts()), |(steps, cuts)| {
+        check_all(&steps, &cuts);
+        Ok(())
+    });
+    checked.unwrap();
 }

@@ -347,3 +347,46 @@ fn bad_ranges_and_options_are_refused() {
     assert_eq!([unit.geometry().size(), other.geometry().size()], [SIZE; 2]);
     pool.export().unwrap();
 }
+
+#[test]
+fn reads_from_memory_find_the_content() {
+    let (_storm, pool) = create_pool();
+    let unit = open(&pool);
+    let block = u64::from(VOLUME_BLOCK);
+    let from_memory = |offset: u64, length: usize| -> Option<Vec<u8>> {
+        let parts = unit.parts_in_memory(offset, length)?;
+        Some(parts.slices().flatten().copied().collect())
+    };
+    let read = |offset: u64, length: usize| {
+        let mut bytes = vec![0; length];
+        unit.read(offset, &mut bytes).unwrap();
+        bytes
+    };
+    // dirty blocks and holes, across their borders
+    unit.write(block - 512, &content(15, 40, 7), Durability::Cached).unwrap();
+    let ranges =
+        [(0, 512), (block - 512, 1024), (512, 5 * 8192), (40 * block, 100_000 / 512 * 512)];
+    for (offset, length) in ranges {
+        assert!(from_memory(offset, length) == Some(read(offset, length)), "{offset} {length}");
+    }
+    // after a sync the blocks are on the drive, until they are read often enough
+    pool.sync().unwrap();
+    let until_cached = || {
+        (0..9).find_map(|_| {
+            let wanted = read(block, 512);
+            from_memory(block, 512).map(|found| found == wanted)
+        })
+    };
+    assert_eq!(until_cached(), Some(true));
+    // a write supersedes the block in the cache
+    unit.write(block, &[9; 512], Durability::Cached).unwrap();
+    assert_eq!(from_memory(block, 512), Some(vec![9; 512]));
+    pool.sync().unwrap();
+    assert!(from_memory(block, 512).is_none_or(|found| found == [9; 512]));
+    unit.unmap(0..block * 2).unwrap();
+    assert!(from_memory(0, 8192) == Some(vec![0; 8192]));
+    assert!(from_memory(SIZE - 512, 1024).is_none() && from_memory(1, 512).is_none());
+    assert!(from_memory(u64::MAX - 511, 512).is_none());
+    pool.set_property(VOLUME, "volsize", &(SIZE / 2).to_string()).unwrap();
+    assert!(from_memory(SIZE / 2, 512).is_none(), "behind the new end");
+}

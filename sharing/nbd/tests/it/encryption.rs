@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lun::LunOptions;
 use nbd::Encryption;
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use tls::{Authority, Date};
 
 use crate::client::{Client, text};
@@ -22,12 +23,20 @@ const GO: u32 = 7;
 
 /// A server with a certificate for this machine's loopback, and the root that clients trust.
 fn served(is_required: bool) -> (ServedPool, String) {
+    served_to(is_required, None)
+}
+
+/// The same, for clients that show a certificate of a root.
+fn served_to(is_required: bool, clients: Option<&str>) -> (ServedPool, String) {
     let from = Date { year: 2026, month: 1, day: 1 };
     let names = ["localhost", "127.0.0.1"].map(str::to_owned);
     let authority = Authority::new("test", &names, from).unwrap();
     let to = Date { year: 2035, ..from };
     let (chain, key) = authority.issue(&names, from, to).unwrap();
-    let config = tls::server_config(chain.as_bytes(), key.as_bytes()).unwrap();
+    let mut config = tls::server_config(chain.as_bytes(), key.as_bytes()).unwrap();
+    if let Some(roots) = clients {
+        config = tls::with_client_roots(&config, roots.as_bytes()).unwrap();
+    }
     let certificate = Arc::new(move || Ok(Arc::clone(&config)));
     let encryption = Some(Encryption { certificate, is_required });
     let served = ServedPool::start_encrypted(&options(), LunOptions::default(), encryption);
@@ -114,4 +123,48 @@ fn qemu_converts_volumes_by_tls() {
     let image = format!("driver=raw,file.filename={source},file.driver=file");
     let compare = ["compare", "--object", &credentials, "--image-opts", &image, &target];
     run("qemu-img", &compare);
+}
+
+/// The root of clients, and a certificate of it with its key, in PEM.
+fn client_certificate() -> [String; 3] {
+    let root_key = KeyPair::generate().unwrap();
+    let mut root = CertificateParams::new(Vec::new()).unwrap();
+    root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let root_pem = root.self_signed(&root_key).unwrap().pem();
+    let mut client = CertificateParams::new(vec!["hypervisor".to_owned()]).unwrap();
+    client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let key = KeyPair::generate().unwrap();
+    let pem = client.signed_by(&key, &Issuer::new(root, root_key)).unwrap().pem();
+    [root_pem, pem, key.serialize_pem()]
+}
+
+#[test]
+fn clients_show_certificates_where_asked() {
+    if !is_installed(&["nbdinfo"]) {
+        return;
+    }
+    let [root, certificate, key] = client_certificate();
+    let (served, server_root) = served_to(true, Some(&root));
+    let [_, stranger, strange_key] = client_certificate();
+    let shown = [Some((&certificate, &key)), Some((&stranger, &strange_key)), None];
+    let admitted = shown.map(|shown| {
+        let folder = TempDir::new("client-tls");
+        std::fs::write(folder.file("ca-cert.pem"), &server_root).unwrap();
+        if let Some((certificate, key)) = shown {
+            std::fs::write(folder.file("client-cert.pem"), certificate).unwrap();
+            std::fs::write(folder.file("client-key.pem"), key).unwrap();
+        }
+        let url = format!("nbds://{}/disk?tls-certificates={}", served.address(), folder.file(""));
+        let mut nbdinfo = std::process::Command::new("nbdinfo");
+        nbdinfo.args(["--size", &url]).output().unwrap().status.success()
+    });
+    assert_eq!(admitted, [true, false, false]);
+    assert!(tls::with_client_roots(&tls_config(), b"no certificate").is_err());
+}
+
+fn tls_config() -> Arc<tls::ServerConfig> {
+    let from = Date { year: 2026, month: 1, day: 1 };
+    let authority = Authority::new("test", from).unwrap();
+    let (chain, key) = authority.issue(&["localhost".to_owned()], from, from).unwrap();
+    tls::server_config(chain.as_bytes(), key.as_bytes()).unwrap()
 }

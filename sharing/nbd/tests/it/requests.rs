@@ -155,3 +155,28 @@ fn flush_covers_other_connections_after_power_cut() {
     let expected = [vec![1; 8192], vec![0; 512], vec![2; 7680], vec![3; 512]].concat();
     assert!(found == expected);
 }
+
+#[test]
+fn reads_in_a_row_have_their_data() {
+    let served = ServedPool::start();
+    for mut client in [served.client(), served.simple_client()] {
+        let data: Vec<u8> =
+            (0..600 * 512_u32).map(|at| (at / 512 % 251 + 1).to_be_bytes()[3]).collect();
+        assert_eq!(client.write(0, 0, &data).error, 0);
+        // short ones are answered from memory by the thread that reads, and long ones by others
+        let ranges: Vec<(u64, u32)> = (0..60)
+            .map(|number| (number * 1536, if number % 9 == 4 { 200 * 512 } else { 9216 }))
+            .collect();
+        let cookies: Vec<u64> = ranges
+            .iter()
+            .map(|(offset, length)| client.send((READ, 0), *offset, *length))
+            .collect();
+        for ((offset, length), cookie) in ranges.into_iter().zip(cookies) {
+            let start = usize::try_from(offset).unwrap();
+            let reply = client.reply(cookie);
+            assert_eq!(reply.error, 0);
+            let wanted = &data[start..start + usize::try_from(length).unwrap()];
+            assert!(reply.data(offset) == wanted, "{offset} {length}");
+        }
+    }
+}

@@ -22,7 +22,7 @@ mod reservation;
 use std::ops::Range;
 use std::sync::Arc;
 
-use lun::{AccessKind, Admitted, Durability};
+use lun::{AccessKind, Admitted, Durability, MemoryParts};
 
 pub(crate) use copy::{MAX_COPY_BLOCKS, MAX_COPY_RANGES};
 
@@ -86,6 +86,23 @@ pub(crate) fn scratch_bytes(task: &Task) -> usize {
         VERIFY | COPY => MAX_TRANSFER_BYTES,
         _ => 0,
     }
+}
+
+/// The data of a read that is in memory. None: the command is to be carried out in the usual way.
+pub(crate) fn parts_in_memory(context: &IoContext<'_>, task: &Task) -> Option<MemoryParts> {
+    let (command, length) = (&task.command, data_in_length(task));
+    let is_forced = command.dword(12) & 1 << 30 != 0;
+    let is_plain = command.opcode() == READ && command.data_place() == DataPlace::Transport;
+    if !is_plain || is_forced || length == 0 {
+        return None;
+    }
+    let namespaces = context.controller.namespaces();
+    let namespace = namespaces.get(&command.namespace())?;
+    let unit = Unit { context, namespace };
+    let _admitted = unit.admit(AccessKind::Read).ok()?;
+    let range = unit.range(command).ok()?;
+    let is_whole = usize::try_from(range.end - range.start) == Ok(length);
+    is_whole.then(|| namespace.unit.parts_in_memory(range.start, length)).flatten()
 }
 
 /// Carries out a command. `data_in` has at least the bytes of [`data_in_length`].

@@ -259,6 +259,41 @@ fn many_commands_run_together() {
     }
 }
 
+#[test]
+fn reads_in_a_row_have_their_data() {
+    let served = ServedPool::start();
+    let mut host = served.host();
+    for block in 0..16 {
+        let seed = u8::try_from(block).unwrap() + 1;
+        assert_eq!(host.io.write(block * 16, &pattern(seed, 8192)).status, 0);
+    }
+    let read = |number: u64| {
+        // short ones are answered from memory by the thread that reads, and long ones by others
+        let blocks = if number % 9 == 4 { 240 } else { 16 };
+        let entry = Entry::new(READ, 1).blocks(number % 16, blocks);
+        entry.data(usize::from(blocks) * 512, false)
+    };
+    let whole: Vec<u8> = (0..16_u8).flat_map(|seed| pattern(seed + 1, 8192)).collect();
+    let ids: Vec<u16> = (0..24).map(|number| host.io.submit(read(number), &[])).collect();
+    let index = |id: u16| ids.iter().position(|known| *known == id).expect("a command of ours");
+    let (mut found, mut left) = (vec![Vec::new(); ids.len()], ids.len());
+    while left > 0 {
+        let pdu = host.io.receive().expect("a connection");
+        if pdu.kind == 7 {
+            found[index(le16(&pdu.header, 8))].extend(pdu.data);
+        } else {
+            assert_eq!((pdu.kind, le16(&pdu.header, 22) >> 1), (5, 0), "{pdu:?}");
+            assert!(!found[index(le16(&pdu.header, 20))].is_empty(), "the data come first");
+            left -= 1;
+        }
+    }
+    for (number, found) in found.into_iter().enumerate() {
+        let start = number % 16 * 512;
+        let length = if number % 9 == 4 { 240 * 512 } else { 8192 };
+        assert!(found == whole[start..start + length], "command {number}");
+    }
+}
+
 /// Has work done while a thread writes txgs, without which a pool is not suspended but closed.
 fn with_sync_thread(pool: &Pool, work: impl FnOnce()) {
     struct CloseOnDrop<'a>(&'a AtomicBool, &'a Pool);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use units::{BlockId, Level, ObjsetId, Zbookmark};
-use zio::Block;
+use zio::{Block, MemoryParts, Trimmed};
 
 use crate::dirty::record::OverriddenBlock;
 use crate::dirty::{BlockLocation, DirtyObject};
@@ -31,6 +31,24 @@ pub(crate) fn read_block_into(
         BlockSource::OnDisk(tree) => tree.block_into(block, into),
     };
     resolve_block(entry, block, &mut take).map(Option::flatten)
+}
+
+/// Adds a part of a block, if it is in memory and no other thread has to be awaited. Returns whether it has done so.
+pub(crate) fn push_in_memory(
+    entry: &DirtyObject,
+    (block, skip, count): (u64, usize, usize),
+    parts: &mut MemoryParts,
+) -> bool {
+    let seen = entry.state.try_read().map(|state| state.lookup_block(block));
+    match seen {
+        Some(BlockLocation::InMemory(content)) => parts.push(Trimmed::Whole(content), skip, count),
+        Some(BlockLocation::Hole) => {
+            parts.push_zeros(count);
+            true
+        }
+        Some(BlockLocation::OnDisk(tree)) => tree.push_in_memory((block, skip, count), parts),
+        _ => false,
+    }
 }
 
 /// The tree of a block on the drives, if the present version is there.

@@ -152,6 +152,7 @@ pub use vdev_properties::VdevProperties;
 pub use vdev_removal::{CondenseLimits, RemovalMemory, RemovalStatus};
 pub use volume_snapshots::VolumeSnapshot;
 pub use volumes::{BlockSource, OpenVolume};
+pub use zio::MemoryParts;
 pub use zpl::RewrittenRange;
 
 /// The loaded keys of an imported pool, for a later import of the same pool.

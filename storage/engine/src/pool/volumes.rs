@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use spa::{ActivePool, OpenDataset};
 use units::{MinusOrZero, ObjsetId};
 use zil::{IntentLog, LogReader};
+use zio::MemoryParts;
 use zpl::SpaceNeed;
 use zvol::NewVolume;
 
@@ -69,6 +70,12 @@ impl OpenVolume {
     /// Reads from byte `offset` on; returns the number of bytes, less than requested at the end.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> files::Result<usize> {
         Ok(self.0.volume.read(offset, into)?)
+    }
+
+    /// The bytes from `offset` on as parts of blocks, if all of them are in memory: waits neither for a drive nor for
+    /// another thread.
+    pub fn parts_in_memory(&self, offset: u64, length: usize) -> Option<MemoryParts> {
+        self.0.volume.parts_in_memory(offset, length)
     }
 
     /// Writes all of `bytes` at `offset`.
@@ -204,6 +211,11 @@ impl BlockSource {
             Self::Volume(volume) => &volume.0.spa,
             Self::Snapshot(snapshot) => snapshot.spa(),
         }
+    }
+
+    /// Whether the pool can share blocks.
+    pub fn can_share(&self) -> bool {
+        self.spa().can_clone()
     }
 
     fn volume(&self) -> zvol::CloneSource<'_> {

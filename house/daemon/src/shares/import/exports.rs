@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use api::Protocol;
 use ipnet::{IpNet, Ipv4Net};
 
+use super::chap::FoundChap;
 use super::{Found, FoundShare, Skipped, field, quoted_list};
 use crate::shares::clients::parse_clients;
 use crate::shares::nfs::IGNORED;
@@ -95,7 +96,7 @@ fn parse_line(number: usize, line: &str) -> Result<Option<FoundShare>, Skipped> 
     let Some(settings) = settings else { return Err(skip("it names no clients".to_owned())) };
     let options = share_options(&writers, &readers, &settings);
     let (protocol, path) = (Protocol::Nfs, PathBuf::from(path));
-    Ok(Some(FoundShare { origin, protocol, path, options, ignored }))
+    Ok(Some(FoundShare { origin, protocol, path, options, ignored, chap: FoundChap::default() }))
 }
 
 /// Splits a line at spaces that are neither quoted nor in parentheses.

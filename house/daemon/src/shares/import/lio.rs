@@ -6,6 +6,8 @@
 //!  └ tpgs[]           attributes: generate_node_acls, authentication; demo_mode_write_protect
 //!     ├ luns[]        index, storage_object (/backstores/PLUGIN/NAME)
 //!     └ node_acls[]   node_wwn, chap_userid, chap_password; mapped_luns[] with write_protect
+//!                     chap_mutual_userid, chap_mutual_password: the target's own; a tpg has the four for the
+//!                     initiators without an entry
 //! ```
 
 use std::path::PathBuf;
@@ -13,7 +15,8 @@ use std::path::PathBuf;
 use api::Protocol;
 use serde::Deserialize;
 
-use super::{CHAP_NOT_COPIED, Found, FoundShare, Skipped, field, quoted, quoted_list};
+use super::chap::{FoundChap, FoundUser};
+use super::{Found, FoundShare, Skipped, field, quoted, quoted_list};
 
 #[derive(Deserialize)]
 struct SavedConfig {
@@ -48,6 +51,17 @@ struct Tpg {
     luns: Vec<Lun>,
     #[serde(default)]
     node_acls: Vec<NodeAcl>,
+    #[serde(flatten)]
+    users: Users,
+}
+
+/// The users of CHAP of a tpg or of an initiator.
+#[derive(Deserialize)]
+struct Users {
+    chap_userid: Option<String>,
+    chap_password: Option<String>,
+    chap_mutual_userid: Option<String>,
+    chap_mutual_password: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -67,7 +81,8 @@ struct Lun {
 #[derive(Deserialize)]
 struct NodeAcl {
     node_wwn: String,
-    chap_userid: Option<String>,
+    #[serde(flatten)]
+    users: Users,
     #[serde(default)]
     mapped_luns: Vec<MappedLun>,
 }
@@ -93,9 +108,10 @@ pub(super) fn parse(text: &str) -> Found {
     for target in &targets {
         for tpg in &target.tpgs {
             match check_tpg(target, tpg) {
-                Ok(()) => found.extend(
-                    tpg.luns.iter().map(|lun| read_lun(target, tpg, lun, &storage_objects)),
-                ),
+                Ok(chap) => found.extend(tpg.luns.iter().map(|lun| {
+                    let share = read_lun(target, tpg, lun, &storage_objects)?;
+                    Ok(FoundShare { chap: chap.clone(), ..share })
+                })),
                 Err(why) => found.push(Err((target.wwn.clone(), why))),
             }
         }
@@ -103,23 +119,50 @@ pub(super) fn parse(text: &str) -> Found {
     found
 }
 
-fn check_tpg(target: &Target, tpg: &Tpg) -> Result<(), String> {
-    let has_chap = tpg.attributes.authentication != 0
-        || tpg
-            .node_acls
-            .iter()
-            .any(|acl| acl.chap_userid.as_ref().is_some_and(|it| !it.is_empty()));
+/// The users of CHAP of a target that can be imported.
+fn check_tpg(target: &Target, tpg: &Tpg) -> Result<FoundChap, String> {
     if target.fabric != "iscsi" {
         return Err(format!("its fabric is {}, and only iscsi can be imported", target.fabric));
-    }
-    if has_chap {
-        return Err(CHAP_NOT_COPIED.to_owned());
     }
     let is_open = tpg.attributes.generate_node_acls != 0;
     if tpg.node_acls.is_empty() && !is_open {
         return Err("it admits no initiator".to_owned());
     }
-    Ok(())
+    read_chap(tpg)
+}
+
+/// Each initiator has users of its own, and those without an entry have the users of the tpg.
+fn read_chap(tpg: &Tpg) -> Result<FoundChap, String> {
+    let is_open = tpg.attributes.generate_node_acls != 0;
+    let own = tpg.node_acls.iter().map(|acl| &acl.users);
+    let all = own.chain(is_open.then_some(&tpg.users)).map(Users::read);
+    let (mut initiators, mut targets): (Vec<_>, Vec<_>) = all.unzip();
+    initiators.dedup();
+    targets.dedup();
+    let is_asked = tpg.attributes.authentication != 0;
+    match (&initiators[..], &targets[..]) {
+        ([None], _) if is_asked => {
+            Err("it asks for CHAP, and its passwords are not in the file".to_owned())
+        }
+        ([initiator], [target]) => FoundChap::new(initiator.as_slice(), target.as_slice()),
+        _ => {
+            Err("its initiators have different CHAP users, and a [[share]] has one: add it by hand"
+                .to_owned())
+        }
+    }
+}
+
+impl Users {
+    /// The initiators' user and that of the target.
+    fn read(&self) -> (Option<FoundUser>, Option<FoundUser>) {
+        let user = |name: &Option<String>, secret: &Option<String>| {
+            FoundUser::new(name.as_deref(), secret.as_deref())
+        };
+        (
+            user(&self.chap_userid, &self.chap_password),
+            user(&self.chap_mutual_userid, &self.chap_mutual_password),
+        )
+    }
 }
 
 fn read_lun(
@@ -153,5 +196,6 @@ fn read_lun(
     if is_demo_protected || is_protected || object.is_some_and(|it| it.readonly) {
         options.push(field("read_only", "true"));
     }
-    Ok(FoundShare { origin, protocol: Protocol::Iscsi, path, options, ignored: Vec::new() })
+    let (ignored, chap) = (Vec::new(), FoundChap::default());
+    Ok(FoundShare { origin, protocol: Protocol::Iscsi, path, options, ignored, chap })
 }

@@ -12,6 +12,7 @@
 //! A share is imported only if it admits no more clients and users than before. Otherwise it is
 //! skipped, with a sentence about the manual steps.
 
+mod chap;
 mod exports;
 mod lio;
 mod nvmet;
@@ -24,14 +25,12 @@ use std::path::{Path, PathBuf};
 use api::{AddShare, ImportedShare, ImportedShares, Protocol, ShareFileFormat, SkippedShare};
 use toml_edit::DocumentMut;
 
+use self::chap::FoundChap;
+pub(crate) use self::chap::SecretFile;
 use super::entry::ShareEntry;
 use super::{DatasetFacts, add_entry};
 use crate::config::Config;
 use crate::volume_devices::VOLUME_DEVICES;
-
-/// Why a target with CHAP is skipped.
-const CHAP_NOT_COPIED: &str = "it has CHAP passwords, which are not copied: add it with chap_user and \
-                               chap_secret_file (`poolhouse share add --help`)";
 
 /// A share that a file describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +44,8 @@ struct FoundShare {
     options: Vec<(String, String)>,
     /// Options of the other server that do not affect access rights.
     ignored: Vec<String>,
+    /// The users of CHAP.
+    chap: FoundChap,
 }
 
 /// A share that cannot be imported: its place in the file, and a sentence.
@@ -53,14 +54,24 @@ type Skipped = (String, String);
 /// The shares of a file.
 type Found = Vec<Result<FoundShare, Skipped>>;
 
-/// Plans to import the shares of a file. `entries`: those of the configuration. Returns the calls
-/// that add them, and the report to the user.
+/// The way to import the shares of a file.
+#[derive(Default)]
+pub(crate) struct ImportPlan {
+    /// The calls that add them.
+    pub(crate) calls: Vec<AddShare>,
+    /// The files that they need, which are written before.
+    pub(crate) secrets: Vec<SecretFile>,
+    /// The report to the user.
+    pub(crate) report: ImportedShares,
+}
+
+/// Plans to import the shares of a file. `entries`: those of the configuration. `secrets`: the directory for secrets.
 pub(crate) fn plan_import(
-    format: ShareFileFormat,
-    text: &str,
+    (format, text): (ShareFileFormat, &str),
     datasets: &[DatasetFacts],
     entries: &[ShareEntry],
-) -> (Vec<AddShare>, ImportedShares) {
+    secrets: &Path,
+) -> ImportPlan {
     let found = match format {
         ShareFileFormat::Exports => exports::parse(text),
         ShareFileFormat::SmbConf => smb_conf::parse(text),
@@ -69,31 +80,37 @@ pub(crate) fn plan_import(
         ShareFileFormat::Lio => lio::parse(text),
         ShareFileFormat::Nvmet => nvmet::parse(text),
     };
-    let (mut calls, mut report) = (Vec::<AddShare>::new(), ImportedShares::default());
+    let mut plan = ImportPlan::default();
     for found in found {
-        let planned = found.and_then(|found| {
+        let planned = found.and_then(|mut found| {
+            let files = chap::add_fields(&mut found, secrets);
             let call = plan_share(&found, datasets).map_err(|why| (found.origin.clone(), why))?;
             let is_known = |protocol: Protocol, dataset: &str| {
                 (protocol, dataset) == (call.protocol, call.dataset.as_str())
             };
             let is_shared = entries.iter().any(|it| is_known(it.fields.protocol(), &it.dataset))
-                || calls.iter().any(|it| is_known(it.protocol, &it.dataset));
+                || plan.calls.iter().any(|it| is_known(it.protocol, &it.dataset));
             if is_shared {
                 let why = format!("'{}' is shared by {} already", call.dataset, call.protocol);
                 return Err((found.origin.clone(), why));
             }
-            Ok((call, found))
+            Ok((call, found, files))
         });
         match planned {
-            Ok((call, FoundShare { origin, ignored, .. })) => {
+            Ok((call, FoundShare { origin, ignored, .. }, files)) => {
                 let AddShare { protocol, dataset, options } = call.clone();
-                report.added.push(ImportedShare { origin, protocol, dataset, options, ignored });
-                calls.push(call);
+                let added = ImportedShare { origin, protocol, dataset, options, ignored };
+                plan.report.added.push(added);
+                plan.calls.push(call);
+                // units of one target have the same
+                let is_new = |file: &SecretFile| !plan.secrets.contains(file);
+                let new: Vec<_> = files.into_iter().filter(is_new).collect();
+                plan.secrets.extend(new);
             }
-            Err((origin, reason)) => report.skipped.push(SkippedShare { origin, reason }),
+            Err((origin, reason)) => plan.report.skipped.push(SkippedShare { origin, reason }),
         }
     }
-    (calls, report)
+    plan
 }
 
 /// Finds the dataset of a share, and checks its options.

@@ -13,6 +13,7 @@ use api::Protocol;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::chap::FoundChap;
 use super::{Found, FoundShare, Skipped, field, quoted, quoted_list};
 
 /// Why a subsystem with DH-HMAC-CHAP is skipped.
@@ -135,5 +136,12 @@ fn read_namespace(subsystem: &Subsystem, namespace: &Namespace) -> Result<FoundS
         options.push(field("hosts", quoted_list(hosts)));
     }
     let path = namespace.device.path.clone();
-    Ok(FoundShare { origin, protocol: Protocol::Nvme, path, options, ignored: Vec::new() })
+    Ok(FoundShare {
+        origin,
+        protocol: Protocol::Nvme,
+        path,
+        options,
+        ignored: Vec::new(),
+        chap: FoundChap::default(),
+    })
 }

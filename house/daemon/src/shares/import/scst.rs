@@ -9,6 +9,7 @@
 //! }
 //! TARGET_DRIVER iscsi {
 //!   TARGET iqn.2020-01.lan.nas:disk {
+//!     IncomingUser "anna SECRET"    # initiators prove to be anna; OutgoingUser: the target's own name
 //!     LUN 0 disk                    # of initiators without a group
 //!     GROUP hosts {
 //!       LUN 0 disk
@@ -22,7 +23,8 @@ use std::path::PathBuf;
 
 use api::Protocol;
 
-use super::{CHAP_NOT_COPIED, Found, FoundShare, Skipped, field, quoted, quoted_list};
+use super::chap::{FoundChap, FoundUser};
+use super::{Found, FoundShare, Skipped, field, quoted, quoted_list};
 
 /// The deepest nesting that is read. scstadmin writes five levels.
 const MAX_DEPTH: usize = 8;
@@ -64,8 +66,11 @@ pub(super) fn parse(text: &str) -> Found {
     for driver in root.all("TARGET_DRIVER") {
         for target in driver.all("TARGET") {
             match read_target(driver.name(), target) {
-                Ok((luns, initiators)) => {
-                    let share = |lun: &Block| read_lun(target, lun, &initiators, &devices);
+                Ok((luns, initiators, chap)) => {
+                    let share = |lun: &Block| {
+                        let share = read_lun(target, lun, &initiators, &devices)?;
+                        Ok(FoundShare { chap: chap.clone(), ..share })
+                    };
                     found.extend(luns.into_iter().map(share));
                 }
                 Err(why) => found.push(Err((target.name().to_owned(), why))),
@@ -109,38 +114,49 @@ fn read_blocks(text: &str) -> Result<Block, String> {
     }
 }
 
-/// The units of a target, and the initiators that may use them; none: all.
+/// The units of a target, the initiators that may use them (none: all), and the users of CHAP.
 fn read_target<'a>(
     driver: &str,
     target: &'a Block,
-) -> Result<(Vec<&'a Block>, Vec<&'a str>), String> {
+) -> Result<(Vec<&'a Block>, Vec<&'a str>, FoundChap), String> {
     if driver != "iscsi" {
         return Err(format!("its driver is {driver}, and only iscsi can be imported"));
     }
-    if ["IncomingUser", "OutgoingUser"].iter().any(|user| target.all(user).next().is_some()) {
-        return Err(CHAP_NOT_COPIED.to_owned());
-    }
-    let groups: Vec<&Block> = target.all("GROUP").collect();
+    let users = |kind| {
+        let user = |block: &Block| {
+            FoundUser::new(
+                block.words.get(1).map(String::as_str),
+                block.words.get(2).map(String::as_str),
+            )
+        };
+        let users: Option<Vec<_>> = target.all(kind).map(user).collect();
+        users.ok_or_else(|| "a user of it has no password".to_owned())
+    };
+    let chap = FoundChap::new(&users("IncomingUser")?, &users("OutgoingUser")?)?;
     let open: Vec<&Block> = target.all("LUN").collect();
-    match (&groups[..], open.is_empty()) {
-        ([], _) => Ok((open, Vec::new())),
-        ([group], true) => {
-            let initiators: Vec<&str> = group.all("INITIATOR").map(Block::name).collect();
-            if initiators.is_empty() || initiators.iter().any(|it| it.contains(['*', '?', '!'])) {
-                return Err(
-                    "its initiators are patterns, and [[share]] has names alone: add it by \
-                            hand"
-                        .to_owned(),
-                );
-            }
-            Ok((group.all("LUN").collect(), initiators))
-        }
-        _ => {
-            Err("it shows initiators different units, and a [[share]] shows all the same: add it \
-                  by hand"
-                .to_owned())
-        }
+    let mut groups = target.all("GROUP");
+    let Some(first) = groups.next() else { return Ok((open, Vec::new(), chap)) };
+    // groups that see the same units are one
+    if !open.is_empty() || groups.any(|group| shown_units(group) != shown_units(first)) {
+        return Err(
+            "it shows initiators different units, and a [[share]] shows all the same: add it \
+                    by hand"
+                .to_owned(),
+        );
     }
+    let members = target.all("GROUP").flat_map(|group| group.all("INITIATOR"));
+    let initiators: Vec<&str> = members.map(Block::name).collect();
+    if initiators.is_empty() || initiators.iter().any(|it| it.contains(['*', '?', '!'])) {
+        return Err(
+            "its initiators are patterns, and [[share]] has names alone: add it by hand".to_owned()
+        );
+    }
+    Ok((first.all("LUN").collect(), initiators, chap))
+}
+
+/// The units of a group: number, device, and whether it may only be read.
+fn shown_units(group: &Block) -> Vec<(&[String], bool)> {
+    group.all("LUN").map(|lun| (&lun.words[..], lun.is_set("read_only"))).collect()
 }
 
 fn read_lun(
@@ -167,5 +183,6 @@ fn read_lun(
         options.push(field("read_only", "true"));
     }
     let path = PathBuf::from(path.name());
-    Ok(FoundShare { origin, protocol: Protocol::Iscsi, path, options, ignored: Vec::new() })
+    let (ignored, chap) = (Vec::new(), FoundChap::default());
+    Ok(FoundShare { origin, protocol: Protocol::Iscsi, path, options, ignored, chap })
 }

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use api::Protocol;
 
+use super::chap::FoundChap;
 use super::{Found, FoundShare, Skipped, field, quoted, quoted_list};
 use crate::shares::networks::parse_networks;
 
@@ -112,7 +113,14 @@ fn read_share(name: &str, own: Options, defaults: &Options) -> Result<FoundShare
     }
     let fields = share_options(name, &options).map_err(|why| skip(&why))?;
     let path = PathBuf::from(path.trim_end_matches('/'));
-    Ok(FoundShare { origin, protocol: Protocol::Smb, path, options: fields, ignored })
+    Ok(FoundShare {
+        origin,
+        protocol: Protocol::Smb,
+        path,
+        options: fields,
+        ignored,
+        chap: FoundChap::default(),
+    })
 }
 
 fn share_options(name: &str, options: &Options) -> Result<Vec<(String, String)>, String> {

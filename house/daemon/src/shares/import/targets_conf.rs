@@ -5,6 +5,7 @@
 //!   backing-store /dev/zvol/tank/disk     # each one is a logical unit, from 1 on
 //!   initiator-address 10.0.0.0/24         # or ALL, which is the default
 //!   initiator-name iqn.1993-08.org.debian:01:abc
+//!   incominguser anna SECRET              # initiators prove to be anna; outgoinguser: the target's own name
 //! </target>
 //! ```
 
@@ -12,7 +13,8 @@ use std::path::PathBuf;
 
 use api::Protocol;
 
-use super::{CHAP_NOT_COPIED, Found, FoundShare, Skipped, field, quoted, quoted_list};
+use super::chap::{FoundChap, FoundUser};
+use super::{Found, FoundShare, Skipped, field, quoted, quoted_list};
 use crate::shares::networks::parse_networks;
 
 /// Options that do not affect access rights.
@@ -29,6 +31,9 @@ struct Target {
     stores: Vec<String>,
     networks: Vec<String>,
     initiators: Vec<String>,
+    /// Users that initiators prove to be, and as whom the target proves itself.
+    incoming: Vec<FoundUser>,
+    outgoing: Vec<FoundUser>,
     ignored: Vec<String>,
     problem: Option<String>,
 }
@@ -73,19 +78,29 @@ impl Target {
                 self.networks.push(value.to_owned());
             }
             "initiator-name" => self.initiators.push(value.to_owned()),
-            "incominguser" | "outgoinguser" => {
-                self.problem = Some(CHAP_NOT_COPIED.to_owned());
-            }
+            "incominguser" => self.add_user(value, true),
+            "outgoinguser" => self.add_user(value, false),
             known if IGNORED.contains(&known) => self.ignored.push(line.to_owned()),
             _ => self.problem = Some(format!("its line '{line}' is not known: add it by hand")),
         }
     }
 
+    fn add_user(&mut self, value: &str, is_incoming: bool) {
+        let mut words = value.split_whitespace();
+        let Some(user) = FoundUser::new(words.next(), words.next()) else {
+            self.problem = Some("a user of it has no password".to_owned());
+            return;
+        };
+        if is_incoming { self.incoming.push(user) } else { self.outgoing.push(user) }
+    }
+
     /// A share for each logical unit.
     fn finish(self) -> Vec<Result<FoundShare, Skipped>> {
-        if let Some(why) = self.problem {
-            return vec![Err((self.name, why))];
-        }
+        let chap = FoundChap::new(&self.incoming, &self.outgoing);
+        let chap = match (self.problem, chap) {
+            (Some(why), _) | (None, Err(why)) => return vec![Err((self.name, why))],
+            (None, Ok(chap)) => chap,
+        };
         let mut networks = self.networks;
         if networks.is_empty() {
             networks.push("*".to_owned());
@@ -107,6 +122,7 @@ impl Target {
                 path: PathBuf::from(store),
                 options,
                 ignored: self.ignored.clone(),
+                chap: chap.clone(),
             })
         };
         self.stores.iter().enumerate().map(share).collect()

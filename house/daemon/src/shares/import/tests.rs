@@ -1,8 +1,10 @@
 //! Files of other servers, as their manuals and tools write them.
 
+use std::path::Path;
+
 use api::{ImportedShares, ShareFileFormat};
 
-use super::plan_import;
+use super::{ImportPlan, plan_import};
 use crate::shares::DatasetFacts;
 
 fn datasets() -> Vec<DatasetFacts> {
@@ -16,8 +18,12 @@ fn datasets() -> Vec<DatasetFacts> {
     vec![filesystem("tank"), filesystem("tank/a"), filesystem("tank/b c"), volume]
 }
 
+fn plan(format: ShareFileFormat, text: &str) -> ImportPlan {
+    plan_import((format, text), &datasets(), &[], Path::new("/secrets"))
+}
+
 fn import(format: ShareFileFormat, text: &str) -> ImportedShares {
-    plan_import(format, text, &datasets(), &[]).1
+    plan(format, text).report
 }
 
 /// The options of the only share.
@@ -136,6 +142,8 @@ fn scst_targets_become_iscsi_shares() {
     for (text, why) in [
         (group("*"), "patterns"),
         (scst.replace("enabled 1", "TARGET x {\n IncomingUser \"a b\"\n }"), "CHAP"),
+        (scst.replace("enabled 1", "TARGET x {\n IncomingUser a\n }"), "no password"),
+        (group("a\n }\n GROUP h {\n LUN 1 d\n INITIATOR b"), "different units"),
         (scst.replace("DEVICE d", "DEVICE e"), "device is not in the file"),
         (scst.replace("iscsi {", "qla2x00t {"), "driver is qla2x00t"),
         ("}\n".to_owned(), "closes nothing"),
@@ -171,6 +179,22 @@ fn tgt_and_lio_become_iscsi_shares() {
     );
     for (format, text, why) in [
         (ShareFileFormat::TargetsConf, tgt.replace("write-cache on", "incominguser a b"), "CHAP"),
+        (
+            ShareFileFormat::TargetsConf,
+            tgt.replace(
+                "write-cache on",
+                "incominguser a 123456789012\nincominguser b 123456789013",
+            ),
+            "several CHAP users",
+        ),
+        (
+            ShareFileFormat::TargetsConf,
+            tgt.replace(
+                "write-cache on",
+                "incominguser a 123456789012\noutgoinguser b 123456789012",
+            ),
+            "are the same",
+        ),
         (ShareFileFormat::TargetsConf, tgt.replace("tank/disk", "tank/none"), "not a volume"),
         (ShareFileFormat::TargetsConf, tgt.replace("</target>", ""), "</target> is missing"),
         (
@@ -184,6 +208,56 @@ fn tgt_and_lio_become_iscsi_shares() {
         let reason = reason(format, &text);
         assert!(reason.contains(why), "{text}: {reason}");
     }
+}
+
+/// The fields of CHAP of the only share, and the contents of its files by their paths.
+fn chap(format: ShareFileFormat, text: &str) -> (Vec<String>, Vec<(String, String)>) {
+    let fields = options(format, text).into_iter().filter(|it| !it.starts_with("target"));
+    let fields = fields.filter(|it| it.starts_with("chap") || it.starts_with("mutual")).collect();
+    let files = plan(format, text).secrets.into_iter();
+    (fields, files.map(|file| (file.path.display().to_string(), file.secret)).collect())
+}
+
+#[test]
+fn chap_passwords_get_files_of_their_own() {
+    let tgt = "<target iqn.2020-01.lan.nas:disk>\n backing-store /dev/zvol/tank/disk\n \
+               incominguser anna secret-of-anna\n outgoinguser nas secret-of-nas\n</target>\n";
+    let scst = "HANDLER vdisk_blockio {\n DEVICE d {\n filename /dev/zvol/tank/disk\n }\n}\n\
+                TARGET_DRIVER iscsi {\n TARGET iqn.2020-01.lan.nas:disk {\n\
+                IncomingUser \"anna secret-of-anna\"\n OutgoingUser \"nas secret-of-nas\"\n\
+                GROUP g {\n LUN 0 d\n INITIATOR iqn.a\n }\n GROUP h {\n LUN 0 d\n INITIATOR iqn.b\n }\n }\n}\n";
+    let lio = r#"{"storage_objects": [{"name": "d", "plugin": "block", "dev": "/dev/zvol/tank/disk"}],
+      "targets": [{"fabric": "iscsi", "wwn": "iqn.2020-01.lan.nas:disk", "tpgs": [{
+        "attributes": {"generate_node_acls": 0, "authentication": 1},
+        "luns": [{"index": 0, "storage_object": "/backstores/block/d"}],
+        "node_acls": [{"node_wwn": "iqn.1993-08.org.debian:01:abc", "chap_userid": "anna",
+          "chap_password": "secret-of-anna", "chap_mutual_userid": "nas",
+          "chap_mutual_password": "secret-of-nas", "mapped_luns": []}]}]}]}"#;
+    let file = |kind: &str| format!("/secrets/iqn.2020-01.lan.nas:disk-{kind}");
+    let fields = [
+        "chap_user = \"anna\"".to_owned(),
+        format!("chap_secret_file = \"{}\"", file("chap")),
+        "mutual_user = \"nas\"".to_owned(),
+        format!("mutual_secret_file = \"{}\"", file("mutual")),
+    ];
+    let files =
+        [(file("chap"), "secret-of-anna".to_owned()), (file("mutual"), "secret-of-nas".to_owned())];
+    for (format, text) in [
+        (ShareFileFormat::TargetsConf, tgt),
+        (ShareFileFormat::Scst, scst),
+        (ShareFileFormat::Lio, lio),
+    ] {
+        assert_eq!(chap(format, text), (fields.to_vec(), files.to_vec()), "{text}");
+        let report = format!("{:?}", import(format, text));
+        assert!(!report.contains("secret-of"), "the report shows a password: {report}");
+    }
+    let grouped = options(ShareFileFormat::Scst, scst);
+    assert!(grouped.contains(&"initiators = [\"iqn.a\", \"iqn.b\"]".to_owned()), "{grouped:?}");
+    let second = lio.replace(
+        "\"mapped_luns\": []}",
+        "\"mapped_luns\": []}, {\"node_wwn\": \"iqn.b\", \"chap_userid\": \"ben\", \"chap_password\": \"another one 12\"}",
+    );
+    assert!(reason(ShareFileFormat::Lio, &second).contains("different CHAP users"));
 }
 
 #[test]
