@@ -35,6 +35,7 @@ mod metrics;
 mod monitor;
 mod openapi;
 mod overview;
+mod parameters;
 mod policy;
 mod pool_cache;
 mod pools;

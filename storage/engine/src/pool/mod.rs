@@ -9,6 +9,7 @@ mod accounting;
 mod add;
 mod auxiliary;
 mod background_copy;
+mod background_gates;
 mod backup;
 mod cache;
 mod checkpoint;
@@ -94,6 +95,7 @@ use crate::event::Event;
 use crate::{CachefileEntry, Error, Result};
 pub use add::AddOptions;
 pub use arc::{MemoryBudget, MemoryReservation};
+pub use background_gates::GatedWork;
 pub use backup::BackupRequest;
 pub use cache::CacheCounts;
 pub use checkpoint::CheckpointStatus;
@@ -179,6 +181,7 @@ struct Inner {
     reflow_control: background_copy::BackgroundCopy,
     /// The removal of a vdev.
     removal_control: background_copy::BackgroundCopy,
+    background_gates: Mutex<background_gates::BackgroundGates>,
     /// The errors of its drives in the last minutes.
     diagnosis: Mutex<diagnosis::Diagnosis>,
     /// The state to which it was rewound.
@@ -241,6 +244,7 @@ impl Pool {
             scan_control: scans,
             reflow_control: background_copy::BackgroundCopy::default(),
             removal_control: background_copy::BackgroundCopy::default(),
+            background_gates: Mutex::default(),
             diagnosis: Mutex::default(),
             rewind_target: rewound,
             replay_failures: Mutex::default(),

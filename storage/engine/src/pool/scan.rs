@@ -240,7 +240,7 @@ impl Pool {
                 scans.changed.wait_for(&mut state, POLL_INTERVAL);
                 continue;
             };
-            let watch = ScanProgress::new();
+            let watch = ScanProgress::with_gate(self.0.background_gates.lock().scan.clone());
             let (started, base) = (self.unix_seconds(), self.0.spa.scan_record().examined);
             state.running = Some(RunningScan { kind, watch: Arc::clone(&watch), started, base });
             state.failure = None;

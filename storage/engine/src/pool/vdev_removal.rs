@@ -98,10 +98,14 @@ impl Pool {
     /// Copies for the removal of a vdev, if one goes on, until it is complete, cannot go on for now, or the job
     /// is cancelled. Returns its state then, or none. To be called by one thread at a time.
     pub fn continue_removal(&self, job: &Job) -> Result<Option<RemovalStatus>> {
+        let gate = self.0.background_gates.lock().removal.clone();
+        let is_ended = || job.cancel.is_cancelled() || self.0.spa.txgs().is_stopped();
+        gate.wait(&is_ended);
         let pace = |is_pool_in_use: bool| {
             if is_pool_in_use {
                 std::thread::sleep(YIELD_INTERVAL);
             }
+            gate.wait(&is_ended);
         };
         let end = self.0.spa.run_removal(job, &pace).map_err(|error| self.explain_error(&error))?;
         Ok(if end == RemovalEnd::NotRemoving { None } else { self.removal_status() })

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use engine::pool::{
-    Environment, NewDataset, Pool, ScanKind, ScanProgress, ScanResult, ScrubRange, VdevLayout,
+    Environment, GatedWork, NewDataset, Pool, ScanKind, ScanProgress, ScanResult, ScrubRange,
+    VdevLayout,
 };
 use units::ObjectId;
 
@@ -382,4 +383,38 @@ fn promoted_clone_keeps_errors_of_shared_blocks() {
     overwrite(&drives[0], at[0], sector);
     overwrite(&drives[1], at[1], sector);
     check_clean(&folder);
+}
+
+#[test]
+fn gate_holds_a_scan_back() {
+    let folder = TempDir::new("scan-gate", 2, DRIVE_SIZE);
+    create_pool(&folder);
+    let pool = import(&folder.drives(2));
+    let is_held = Arc::new(AtomicBool::new(true));
+    let gate = Arc::clone(&is_held);
+    pool.set_background_gates(Arc::new(move |work| {
+        work == GatedWork::Scan && gate.load(Ordering::SeqCst)
+    }));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| pool.run_scans(&stop));
+        let state = || pool.scan_status().unwrap().state;
+        pool.start_scrub(ScrubRange::All).unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        assert_eq!(state(), "scanning");
+        pool.pause_scrub().unwrap();
+        assert_eq!(state(), "paused");
+        pool.start_scrub(ScrubRange::All).unwrap();
+        pool.stop_scrub().unwrap();
+        assert_eq!(state(), "canceled");
+        pool.start_scrub(ScrubRange::All).unwrap();
+        is_held.store(false, Ordering::SeqCst);
+        let begun = Instant::now();
+        while state() != "finished" && begun.elapsed() < TIMEOUT {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(state(), "finished");
+        stop.store(true, Ordering::Release);
+    });
+    pool.export().unwrap();
 }
