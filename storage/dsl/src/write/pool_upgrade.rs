@@ -94,11 +94,7 @@ fn list_as_clone(change: &SyncTaskContext<'_>, head: ObjectId, nothing: ObjectId
 }
 
 /// Has a dataset without predecessor descend from the snapshot of nothing.
-fn adopt(
-    change: &SyncTaskContext<'_>,
-    dataset: ObjectId,
-    nothing: ObjectId,
-) -> Result<ObjectId> {
+fn adopt(change: &SyncTaskContext<'_>, dataset: ObjectId, nothing: ObjectId) -> Result<ObjectId> {
     let born = change.dataset_phys(nothing)?.creation_txg;
     let dir = change.update_dataset(dataset, |it| {
         (it.previous, it.previous_txg) = (nothing, born);

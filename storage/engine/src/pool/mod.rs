@@ -305,6 +305,12 @@ impl Pool {
         self.0.spa.sync().map_err(|error| self.explain_error(&error))
     }
 
+    /// The same, and blocks that could not be read so far enter the error log.
+    pub fn sync_with_errors(&self) -> Result<()> {
+        self.0.spa.repair_blocks().map_err(|error| self.explain_error(&error))?;
+        self.sync()
+    }
+
     /// Syncs dirty data, every `interval` and when there is enough of it, until stopped. For a
     /// thread of its own.
     pub fn run_txg_sync(&self, interval: Duration, stop: &AtomicBool) -> Result<()> {

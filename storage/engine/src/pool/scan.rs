@@ -297,6 +297,7 @@ impl Pool {
             other => self.explain_error(&other),
         };
         if range == ScrubRange::Errors {
+            self.sync_with_errors()?;
             if self.0.spa.start_error_scrub().map_err(explain)? {
                 self.request_scan(ScanKind::ErrorScrub);
             }

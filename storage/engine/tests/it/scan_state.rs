@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use engine::pool::{
-    Environment, GatedWork, NewDataset, Pool, ScanKind, ScanProgress, ScanResult, ScrubRange,
-    VdevLayout,
+    CreateOptions, Environment, GatedWork, NewDataset, Pool, ScanKind, ScanProgress, ScanResult,
+    ScrubRange, VdevLayout,
 };
 use units::ObjectId;
 
@@ -417,4 +417,45 @@ fn gate_holds_a_scan_back() {
         stop.store(true, Ordering::Release);
     });
     pool.export().unwrap();
+}
+
+#[test]
+fn error_log_stays_when_head_errlog_comes() {
+    let folder = TempDir::new("scan-head-errlog", 2, DRIVE_SIZE);
+    let mut new = new_pool(&folder, VdevLayout::Mirror, 2);
+    let property = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    new.properties = vec![property("compression", "off"), property("recordsize", "4096")];
+    let options = [property("feature@head_errlog", "disabled")];
+    let options = CreateOptions::parse(&options, false).unwrap();
+    let pool = engine::pool::create_with_options(&new, options, &environment()).unwrap();
+    let content = noise_bytes(1, 1 << 20);
+    write_file(&pool, "tank", "first", &content);
+    pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    pool.export().unwrap();
+    drop(pool);
+    let drives = folder.drives(2);
+    let sector = &content[5 * SECTOR_SIZE..6 * SECTOR_SIZE];
+    let at: Vec<u64> = drives.iter().map(|drive| find_sector(drive, sector)).collect();
+    for (drive, at) in drives.iter().zip(&at) {
+        overwrite(drive, *at, &[0x5a; SECTOR_SIZE]);
+    }
+    let pool = import(&drives);
+    let scrub = pool.scrub(&ScanProgress::new()).unwrap();
+    assert!(scrub.complete && scrub.errors == 1, "{scrub:?}");
+    pool.sync().unwrap();
+    assert_eq!(pool.data_errors().len(), 1);
+    pool.set_pool_property("feature@head_errlog", "enabled").unwrap();
+    pool.export().unwrap();
+    drop(pool);
+    let pool = import(&drives);
+    let mut found = pool.data_errors();
+    found.sort();
+    // with the birth of the block known, all that share it are named
+    let bytes = "/first: bytes 20480 to 24575";
+    assert_eq!(found, [format!("tank:{bytes}"), format!("tank@one:{bytes}")]);
+    pool.export().unwrap();
+    drop(pool);
+    overwrite(&drives[0], at[0], sector);
+    overwrite(&drives[1], at[1], sector);
+    check_clean(&folder);
 }
