@@ -284,6 +284,8 @@ def main():
     options = parser.parse_args()
     options.program = str(Path(options.program).resolve())
     enter_namespaces([str(Path(sys.argv[0]).resolve()), *sys.argv[1:]])
+    for wish in (signal.SIGINT, signal.SIGTERM):   # the first process of a namespace ignores them otherwise
+        signal.signal(wish, lambda *_: sys.exit("stopped"))
     Path(options.o).mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="zts."))
     system = {f: f.read_text() for f in map(Path, ("/proc/sys/vm/dirty_expire_centisecs", "/proc/sys/vm/dirty_background_ratio", "/proc/sys/vm/dirty_writeback_centisecs"))}

@@ -327,11 +327,12 @@ impl Pool {
         let _duty = groups.register_sync_thread();
         while !stop.load(Ordering::Acquire) && !groups.is_stopped() {
             let due = groups.wait_sync_due(interval);
+            // Before the sync: the last txg still refers to blocks of files that this one removes. A block that cannot
+            // be repaired now is found again by the next reader, or a scrub.
+            let _ = self.0.spa.repair_blocks();
             if due || self.0.spa.is_dirty() {
                 self.sync()?;
             }
-            // a block that cannot be repaired now is found again by the next reader, or a scrub
-            let _ = self.0.spa.repair_blocks();
         }
         Ok(())
     }
