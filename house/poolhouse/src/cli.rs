@@ -158,8 +158,8 @@ fn option_takes_next(command: &clap::Command, word: &str) -> bool {
         return command.get_arguments().any(|arg| arg.get_long() == Some(long) && has_value(arg));
     }
     let of = |letter| command.get_arguments().find(|arg| arg.get_short() == Some(letter));
-    let letters = word.char_indices().skip(1);
-    let first = letters.filter(|(_, letter)| of(*letter).is_some_and(has_value)).next();
+    let mut letters = word.char_indices().skip(1);
+    let first = letters.find(|(_, letter)| of(*letter).is_some_and(has_value));
     first.is_some_and(|(at, letter)| at + letter.len_utf8() == word.len())
 }
 
