@@ -3,16 +3,20 @@
 
   zts_zinject.py ZPOOL STATE -t data -e checksum|io [-f 100] [-a] [-m] [-C COPY,...] [-T read] FILE
   zts_zinject.py ZPOOL STATE -d DEVICE -A fault POOL
+  zts_zinject.py ZPOOL STATE -d DEVICE -D MILLISECONDS:LANES POOL
   zts_zinject.py ZPOOL STATE -c all
 
 The blocks of FILE are overwritten on the devices while the pool is exported, and OpenZFS's zdb says where they are.
--c all writes the old bytes back where the damage still is. Only pools without raidz and dRAID can be damaged. Delays,
-faults of labels and of metadata, and `-A degrade` are not there: the status is 1.
+-c all writes the old bytes back where the damage still is. Only pools without raidz and dRAID can be damaged. A delay of
+a device lets scans stand still for some seconds. Faults of labels and of metadata, and `-A degrade` are not there: the
+status is 1.
 """
-import getopt, json, os, re, subprocess, sys
+import getopt, json, os, re, subprocess, sys, time
 from pathlib import Path
 
 LABELS_BEFORE_DATA = 4 << 20
+SUSPENSION = Path("/sys/module/zfs/parameters/zfs_scan_suspend_progress")
+SECONDS_OF_DELAY = 6
 
 
 def run(*command, check=True):
@@ -51,7 +55,7 @@ def damage(zpool, state, file, copies):
         of_zdb = dataset if "/" in dataset else f"{dataset}/"   # a bare name is the pool's own object set
         listed = run("/sbin/zdb", "-e", *places, "-ddddd", of_zdb, str(number), check=False)
         blocks = re.findall(r"^\s+[0-9a-f]+\s+L0 ((?:\d+:[0-9a-f]+:[0-9a-f]+ )+)(?:[0-9a-f]+L/([0-9a-f]+)P)", listed, flags=re.M)
-        if not blocks:
+        if not blocks and "Indirect blocks" not in listed:   # a file of zeros has none
             sys.exit(f"zinject: zdb names no blocks of {dataset}, object {number}")
         kept = json.loads(state.read_text()) if state.exists() else []
         for addresses, size in blocks:
@@ -78,6 +82,22 @@ def overwrite(device, offset, size):
     return [device, offset, old.hex()]
 
 
+def delay(state):
+    """Suspends scans; a process that stays behind ends that, unless a later delay does."""
+    mark = state.with_suffix(".delay")
+    own = str(os.getpid())
+    mark.write_text(own)
+    SUSPENSION.write_text("1\n")
+    if os.fork() == 0:
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor in range(3):
+            os.dup2(null, descriptor)
+        time.sleep(SECONDS_OF_DELAY)
+        if mark.exists() and mark.read_text() == own:
+            SUSPENSION.write_text("0\n")
+
+
 def restore(state):
     for device, offset, old in json.loads(state.read_text()) if state.exists() else []:
         old = bytes.fromhex(old)
@@ -99,7 +119,13 @@ def main():
     options, rest = getopt.gnu_getopt(sys.argv[3:], "t:e:f:amqC:T:c:d:A:D:P:s:b:l:r:uI")
     asked = dict(options)
     if asked.get("-c") == "all":
+        mark = state.with_suffix(".delay")
+        if mark.exists():
+            mark.unlink()
+            SUSPENSION.write_text("0\n")
         return restore(state)
+    if "-d" in asked and "-D" in asked and len(rest) == 1:
+        return delay(state)
     if asked.get("-t") == "data" and asked.get("-e") in ("checksum", "io") and asked.get("-f", "100") == "100" and len(rest) == 1:
         copies = asked.get("-C")
         return damage(zpool, state, rest[0], copies and {int(copy) for copy in copies.split(",")})

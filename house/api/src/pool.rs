@@ -454,6 +454,12 @@ impl Call for GetPoolHistory {
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/pool-history";
     const CHANGES: bool = false;
+    const OWNER_ONLY: bool = true;
+
+    fn action(&self) -> String {
+        let names = self.names.iter().map(|name| format!("'{name}'"));
+        format!("get history for {}", names.collect::<Vec<_>>().join(", "))
+    }
 }
 
 /// Starts, resumes, pauses or stops a scrub of a pool.

@@ -38,6 +38,7 @@ mod metrics;
 mod monitor;
 mod openapi;
 mod overview;
+mod parameters;
 mod policy;
 mod pool_cache;
 mod pools;

@@ -126,6 +126,43 @@ fn version_as_subcommand(mut args: Vec<OsString>) -> Vec<OsString> {
     args
 }
 
+/// The arguments of zpool or zfs with `--` before the first operand: with `POSIXLY_CORRECT` in the environment,
+/// getopt(3) takes no options after an operand.
+fn end_options_at_operand(mut args: Vec<OsString>, definition: &clap::Command) -> Vec<OsString> {
+    let names: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let [_, command, subcommand, ..] = names.as_slice() else { return args };
+    let is_zfs = ["zpool", "zfs"].contains(&command.as_str());
+    let subcommand = definition
+        .find_subcommand(command)
+        .filter(|_| is_zfs)
+        .and_then(|command| command.find_subcommand(subcommand));
+    let Some(subcommand) = subcommand else { return args };
+    let takes_next = |word: &str| option_takes_next(subcommand, word);
+    let mut at = 3;
+    while let Some(word) = names.get(at) {
+        if word == "--" {
+            return args;
+        } else if word == "-" || !word.starts_with('-') {
+            args.insert(at, OsString::from("--"));
+            return args;
+        }
+        at += if takes_next(word) { 2 } else { 1 };
+    }
+    args
+}
+
+/// Whether the value of the last option in `word` is the next argument.
+fn option_takes_next(command: &clap::Command, word: &str) -> bool {
+    let has_value = |arg: &clap::Arg| arg.get_action().takes_values();
+    if let Some(long) = word.strip_prefix("--") {
+        return command.get_arguments().any(|arg| arg.get_long() == Some(long) && has_value(arg));
+    }
+    let of = |letter| command.get_arguments().find(|arg| arg.get_short() == Some(letter));
+    let mut letters = word.char_indices().skip(1);
+    let first = letters.find(|(_, letter)| of(*letter).is_some_and(has_value));
+    first.is_some_and(|(at, letter)| at + letter.len_utf8() == word.len())
+}
+
 impl Cli {
     /// The definition of all commands.
     pub(crate) fn definition() -> clap::Command {
@@ -136,7 +173,10 @@ impl Cli {
 
     /// Parses the arguments of this process. Ends the process where they cannot be understood.
     pub(crate) fn from_args() -> Self {
-        let args = version_as_subcommand(insert_linked_command(std::env::args_os().collect()));
+        let mut args = version_as_subcommand(insert_linked_command(std::env::args_os().collect()));
+        if std::env::var_os("POSIXLY_CORRECT").is_some() {
+            args = end_options_at_operand(args, &Self::definition());
+        }
         let matches = Self::definition().try_get_matches_from(&args);
         let matches = matches.unwrap_or_else(|why| usage::exit(&why, &Self::definition(), &args));
         Self::from_arg_matches(&matches).unwrap_or_else(|why| why.exit())
@@ -193,6 +233,24 @@ impl Cli {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
+    #[test]
+    fn posix_options_end_at_the_operand() {
+        for (line, expected) in [
+            ("poolhouse zfs get all -r tank", "poolhouse zfs get -- all -r tank"),
+            ("poolhouse zfs get -Hpo value used tank", "poolhouse zfs get -Hpo value -- used tank"),
+            ("poolhouse zfs get -ovalue used tank", "poolhouse zfs get -ovalue -- used tank"),
+            ("poolhouse zfs get -r -- used tank", "poolhouse zfs get -r -- used tank"),
+            ("poolhouse zfs list -r", "poolhouse zfs list -r"),
+            ("poolhouse rescue list tank -r", "poolhouse rescue list tank -r"),
+        ] {
+            let args = line.split(' ').map(OsString::from).collect();
+            let done = super::end_options_at_operand(args, &super::Cli::definition());
+            assert_eq!(done.join(" ".as_ref()).to_str(), Some(expected), "{line}");
+        }
+    }
+
     #[test]
     fn the_definition_is_sound() {
         super::Cli::definition().debug_assert();

@@ -11,6 +11,8 @@ use crate::outcome::Failure;
 
 /// The status of zpool and zfs for a command line that cannot be understood.
 const INVALID_COMMAND_LINE: i32 = 2;
+/// Characters of a line of the list of commands, after the tab at its begin.
+const MAX_LINE_LEN: usize = 73;
 
 /// The first line where arguments are missing: command, subcommand, and the words for each required argument in its
 /// order. The last of them stands for all further ones.
@@ -106,12 +108,15 @@ pub(crate) fn exit(error: &clap::Error, definition: &clap::Command, args: &[OsSt
 /// The words of zpool and zfs; `None` for other commands, and where help was asked for.
 fn zfs_words(error: &clap::Error, definition: &clap::Command, words: &[&str]) -> Option<String> {
     let (command, rest) = words.split_first()?;
-    if !["zpool", "zfs"].contains(command) || !error.use_stderr() || rest.is_empty() {
+    if !["zpool", "zfs"].contains(command) || !error.use_stderr() {
         return None;
     }
     let mut definition = definition.clone();
     definition.build();
     let command = definition.find_subcommand(command)?;
+    if rest.is_empty() {
+        return Some(list_commands(command));
+    }
     let subcommand = rest.iter().find_map(|word| command.find_subcommand(word));
     let first = first_line(error, command, subcommand)?;
     let usage = subcommand.unwrap_or(command).clone().render_usage().to_string();
@@ -122,6 +127,29 @@ fn zfs_words(error: &clap::Error, definition: &clap::Command, words: &[&str]) ->
         None => format!("{} --help", command.get_name()),
     };
     Some(format!("{first}\nusage:\n\t{usage}\n\nFor more information, run: {help}\n"))
+}
+
+/// All subcommands, in lines of at most 80 characters.
+fn list_commands(command: &clap::Command) -> String {
+    let name = command.get_name();
+    let mut text = format!("missing command\nusage: {name} command args ...\n");
+    text.push_str("where 'command' is one of the following:\n\n");
+    for subcommand in command.get_subcommands().filter(|it| !it.is_hide_set()) {
+        let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
+        let mut line = format!("\t{:<12}", subcommand.get_name());
+        for word in about.split(' ') {
+            if line.chars().count() + word.chars().count() + 1 > MAX_LINE_LEN {
+                text.push_str(&line);
+                text.push('\n');
+                line = format!("\t{:<12}", "");
+            }
+            line.push(' ');
+            line.push_str(word);
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text + &format!("\nFor more information, run: {name} --help\n")
 }
 
 fn context_strings(error: &clap::Error, kind: ContextKind) -> Vec<String> {
@@ -227,8 +255,19 @@ mod tests {
     }
 
     #[test]
+    fn command_alone_lists_its_subcommands() {
+        for command in ["zpool", "zfs"] {
+            let text = said(&format!("poolhouse {command}")).unwrap();
+            assert!(text.contains(&format!("usage: {command} command args")), "{text}");
+            assert!(text.contains("\n\tlist "), "{text}");
+            let longest = text.lines().map(|line| line.replace('\t', "        ").len()).max();
+            assert!(longest <= Some(80), "{text}");
+        }
+    }
+
+    #[test]
     fn other_commands_and_help_keep_their_words() {
-        for line in ["poolhouse nonsense", "poolhouse zpool status --help", "poolhouse zfs"] {
+        for line in ["poolhouse nonsense", "poolhouse zpool status --help"] {
             assert_eq!(said(line), None, "{line}");
         }
     }

@@ -80,15 +80,6 @@ pub enum Error {
     /// A scan cannot be started, paused or stopped.
     #[error("{0}")]
     Scan(#[from] crate::scan::ScanError),
-    /// The pool is older than what can be upgraded here (Unsupported).
-    #[error(
-        "pools of version {version} cannot be upgraded here: only those of version 26 and later; OpenZFS \
-         upgrades older ones"
-    )]
-    OldVersion {
-        /// Its version.
-        version: u64,
-    },
     /// No drive took the root of the txg (Unavailable).
     #[error("no drive could be written")]
     NoDeviceWritten,

@@ -47,5 +47,7 @@ pub use labels::{LabelCopy, LabeledDevice, UberblockSlot, read as read_labels};
 pub use metaslab::Pin;
 pub use open::{ImportPoint, PoolOpenOptions, SourceWrapper};
 pub use pool::Pool;
-pub use scan::{DamagedBlock, ScanError, ScanProgress, ScanResult, move_logged_errors};
+pub use scan::{
+    BackgroundGate, DamagedBlock, ScanError, ScanProgress, ScanResult, move_logged_errors,
+};
 pub use space::{PoolSpace, VdevSpace, space_map_entries};

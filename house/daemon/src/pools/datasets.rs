@@ -96,8 +96,7 @@ impl Pools {
             let mut warnings = wasteful_block_warning(call.block_size.into(), least);
             if call.dry_run {
                 let new = NewDataset { name: name.to_owned(), properties: call.properties.clone() };
-                let (size, block_size, sparse) = (call.size, call.block_size, call.sparse);
-                let shape = NewVolumeShape { size, block_size, sparse };
+                let shape = NewVolumeShape { size: call.size, block_size: call.block_size };
                 pool.handle.check_create(&new, Some(shape), call.parents)?;
                 return Ok(Reply { value, warnings });
             }

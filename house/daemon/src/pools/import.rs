@@ -408,7 +408,14 @@ impl Pools {
     }
 
     pub(crate) fn destroy_pool(self: &Arc<Self>, name: &str, force: bool) -> Result<Reply<()>> {
-        self.writable_pool(name)?;
+        if self.pool(name)?.handle.is_read_only() {
+            // as with OpenZFS, it is closed, and its drives are left alone
+            let Reply { value, mut warnings } = self.export_pool(name, force)?;
+            warnings.push(format!(
+                "pool '{name}' was imported read-only: it is exported, and not destroyed"
+            ));
+            return Ok(Reply { value, warnings });
+        }
         let coming = Event::PoolDestroyed { pool: name.to_owned() };
         let warnings = self.remove_pool(name, &coming, force, Pool::destroy_pool)?;
         self.log.write_line(&format!("pool '{name}' is destroyed"));
@@ -531,7 +538,7 @@ impl Pools {
         } else {
             names.to_vec()
         };
-        names.iter().try_for_each(|name| Ok(self.pool(name)?.handle.sync()?))
+        names.iter().try_for_each(|name| Ok(self.pool(name)?.handle.sync_with_errors()?))
     }
 }
 

@@ -155,6 +155,7 @@ impl Pools {
     ) -> Arc<ManagedPool> {
         let stop = Arc::new(AtomicBool::new(false));
         let name = handle.name().to_owned();
+        crate::parameters::apply(&handle);
         let threads = self.start_threads(&handle, &stop);
         let pool = Arc::new(ManagedPool {
             filesystems: FileSystemTable::new(handle.clone(), self.snapshot_admin.lock().clone()),

@@ -170,6 +170,9 @@ impl RenameArgs {
         if recursive && !from.contains('@') {
             return Err(Failure::usage("-r is for snapshots"));
         }
+        if self.parents && from.contains('@') {
+            return Err(Failure::usage("-p cannot be used when renaming a snapshot"));
+        }
         let to = resolve_new_name(&from, &self.to)?;
         let call = RenameDataset {
             name: from,

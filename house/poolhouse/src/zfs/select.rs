@@ -1,7 +1,7 @@
 //! Which datasets a command is about: what `zfs list` and `zfs get` have in common.
 
 use api::{ListDatasets, ListMounts};
-use engine::dataset::{Dataset, DatasetQuery};
+use engine::dataset::{Dataset, DatasetQuery, Property};
 
 use super::owner_property::{is_owner_property, with_owner_id};
 use crate::daemon::DaemonArgs;
@@ -10,6 +10,8 @@ use crate::property_values::{check_unique, parse_types};
 
 /// The sort keys.
 const CREATETXG: &str = "createtxg";
+/// Bytes of a list of clones.
+const MAX_CLONES_LEN: usize = 8191;
 
 /// Which datasets.
 #[derive(clap::Args, Debug)]
@@ -66,6 +68,7 @@ impl SelectArgs {
             wanted.properties.push("type".to_owned());
         }
         let (mut found, outcome) = query_each(names, wanted, asking)?;
+        found.iter_mut().flat_map(|dataset| &mut dataset.properties).for_each(cut_clones);
         // the reply names an owner as the request did
         for dataset in &mut found {
             let mut asked = numbered.clone();
@@ -108,6 +111,14 @@ pub(super) fn dataset_of(target: &str, asking: &DaemonArgs) -> Result<String, Fa
         Failure::usage(format!("{target}: no file system of a pool is mounted there"))
     })?;
     Ok(dataset)
+}
+
+/// Cuts a list of clones where zfs(8) cuts it, which scripts that compare it know.
+fn cut_clones(property: &mut Property) {
+    if property.name == "clones" {
+        let end = property.value.floor_char_boundary(MAX_CLONES_LEN);
+        property.value.truncate(end);
+    }
 }
 
 /// Gets datasets. The failure of one is printed and does not stop the others.
@@ -234,7 +245,25 @@ pub(super) fn column_name(property: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{COLUMN_NAMES, expand_property};
+    use engine::dataset::Property;
+
+    use super::{COLUMN_NAMES, cut_clones, expand_property};
+
+    #[test]
+    fn long_clone_list_is_cut() {
+        let property = |value: String| Property {
+            name: "clones".to_owned(),
+            value,
+            source: "-".to_owned(),
+            received: None,
+        };
+        let mut long = property("tank/clone,".repeat(1000));
+        cut_clones(&mut long);
+        assert_eq!(long.value.len(), 8191);
+        let mut short = property("tank/a,tank/b".to_owned());
+        cut_clones(&mut short);
+        assert_eq!(short.value, "tank/a,tank/b");
+    }
 
     #[test]
     fn every_column_name_leads_to_a_property() {

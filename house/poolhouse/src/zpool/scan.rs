@@ -33,9 +33,17 @@ pub(super) fn print_scan(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<(
             writeln!(out, "  scan: resilvered{vdev} {line}")
         }
         ("finished", ScanKind::ErrorScrub) => {
-            writeln!(out, "  scan: scrubbed {} error blocks in {time} on {ended}", scan.scanned)
+            writeln!(out, " scrub: scrubbed {} error blocks in {time} on {ended}", scan.scanned)
         }
-        (other, _) => writeln!(out, "  scan: {word} {other} on {ended}"),
+        (other, _) => writeln!(out, "{} {word} {other} on {ended}", heading(scan.scan)),
+    }
+}
+
+/// The heading of the first line; error scrubs have one of their own.
+const fn heading(scan: ScanKind) -> &'static str {
+    match scan {
+        ScanKind::Scrub | ScanKind::Resilver => "  scan:",
+        ScanKind::ErrorScrub => " scrub:",
     }
 }
 
@@ -62,11 +70,11 @@ pub(super) fn print_damaged(pool: &PoolStatus, out: &mut dyn Write) -> io::Resul
 
 /// The line with the time of the beginning, or of the pause.
 fn print_start(scan: &ScanStatus, word: &str, out: &mut dyn Write) -> io::Result<()> {
-    let started = format_date(scan.started);
+    let (started, heading) = (format_date(scan.started), heading(scan.scan));
     if scan.is_scanning() {
-        return writeln!(out, "  scan: {word} in progress since {started}");
+        return writeln!(out, "{heading} {word} in progress since {started}");
     }
-    writeln!(out, "  scan: {word} paused since {}", format_date(scan.paused))?;
+    writeln!(out, "{heading} {word} paused since {}", format_date(scan.paused))?;
     writeln!(out, "\t{word} started on {started}")
 }
 
@@ -186,11 +194,12 @@ mod tests {
         let blocks =
             |state| ScanStatus { scanned: 1, total: 4, ..sample_scan(ScanKind::ErrorScrub, state) };
         let text = printed(&blocks("scanning"));
+        assert!(text.starts_with(" scrub: error scrub in progress since "), "{text}");
         assert!(text.contains("\t25.00% done, issued I/O for 1 error blocks\n"), "{text}");
         let text = printed(&blocks("finished"));
-        assert!(text.contains("  scan: scrubbed 1 error blocks in 00:00:10 on "), "{text}");
+        assert!(text.contains(" scrub: scrubbed 1 error blocks in 00:00:10 on "), "{text}");
         let text = printed(&blocks("canceled"));
-        assert!(text.contains("  scan: error scrub canceled on "), "{text}");
+        assert!(text.contains(" scrub: error scrub canceled on "), "{text}");
     }
 
     #[test]

@@ -109,6 +109,27 @@ const MIN_BLOCK_SIZE: u32 = 512;
 /// The first txg of a pool; objects that it creates count as older than any.
 const INITIAL_TXG: u64 = 4;
 
+impl<'a> SyncTaskContext<'a> {
+    /// The same in a pool of another version.
+    pub(crate) const fn with_version(&self, version: u64) -> SyncTaskContext<'a> {
+        SyncTaskContext {
+            version,
+            mos: self.mos,
+            tx: self.tx,
+            pool: self.pool,
+            now: self.now,
+            usable_space: self.usable_space,
+            raw_source: self.raw_source,
+            random: self.random,
+            free_block: self.free_block,
+            mark_obsolete: self.mark_obsolete,
+            free_log: self.free_log,
+            dsize: self.dsize,
+            dataset_event: self.dataset_event,
+        }
+    }
+}
+
 impl SyncTaskContext<'_> {
     /// Fails if the pool's version is too old.
     pub(crate) fn require_version(&self, needed: u64) -> Result<()> {

@@ -25,6 +25,7 @@ mod names;
 mod old_deadlist;
 pub mod pool;
 mod pool_property;
+mod pool_upgrade;
 mod promote;
 mod raw_key;
 mod receive;
@@ -57,6 +58,7 @@ pub use names::{dataset_id, head_id};
 pub use pool_property::{
     pool_property_u64, set_pool_property, set_pool_property_text, unset_pool_property,
 };
+pub use pool_upgrade::upgrade_structures;
 pub use promote::{PromotedHeads, promote};
 pub use raw_key::{inherit_received_key, set_received_key, update_received_key};
 pub use receive::{

@@ -43,8 +43,8 @@ impl Pool {
             self.record_drive_event("spare", &found);
             return Ok(());
         }
-        let is_cleared = force && self.is_cleared_drive(&found, path);
-        if is_cleared {
+        let gives_way = force && self.can_replace_itself(&found, path);
+        if gives_way {
             self.offline_drive(
                 &found.guid.to_string(),
                 OfflineOptions { temporary: true, fault: false },
@@ -53,24 +53,27 @@ impl Pool {
         let device = self.open_unused_drive(path, force);
         let done = device
             .and_then(|device| self.attach_child(&found, (path, device), AttachMode::Replace, how));
-        if is_cleared && done.is_err() {
+        if gives_way && done.is_err() {
             // without labels it may stay out of service: the first error says more
             let _ = self.online_drive(&found.guid.to_string());
         }
         done
     }
 
-    /// Whether `path` is the drive itself, in service, and has no labels: another program overwrote them, or the file
-    /// was deleted and made anew. Such a drive can replace itself, as OpenZFS allows it with `-f`.
-    fn is_cleared_drive(&self, drive: &VdevConfig, path: &Path) -> bool {
-        let leaf = self.0.spa.tree().leaf(drive.guid);
-        let device = leaf.and_then(|leaf| leaf.device().cloned());
-        let Some(device) = device else { return false };
+    /// Whether `path` is the drive itself, in service, and has no labels or has errors: another program overwrote it, or
+    /// the file was deleted and made anew. Such a drive can replace itself, as OpenZFS allows it with `-f`. A txg with a
+    /// new configuration, as after too many errors, gives it labels again.
+    fn can_replace_itself(&self, drive: &VdevConfig, path: &Path) -> bool {
+        let Some(leaf) = self.0.spa.tree().leaf(drive.guid) else { return false };
+        let Some(device) = leaf.device().cloned() else { return false };
+        if !device::is_same_file(Path::new(device.name()), path) {
+            return false;
+        }
         // a file that can be opened is not the one that the pool has locked
         let found = device::probe(&[path.to_path_buf()]).devices;
         let current = found.first().unwrap_or(&device);
-        device::is_same_file(Path::new(device.name()), path)
-            && spa::read_labels(current).0.is_none()
+        let has_errors = leaf.error_counts() != (0, 0) || leaf.write_errors() != 0;
+        has_errors || spa::read_labels(current).0.is_none()
     }
 
     /// The same with a drive that is open already. Its content is lost.

@@ -14,13 +14,11 @@ pub struct NewVolumeShape {
     pub size: u64,
     /// Bytes of a block.
     pub block_size: u32,
-    /// Whether no space is reserved for it.
-    pub sparse: bool,
 }
 
 impl Pool {
-    /// Checks what creating a dataset checks: its name, its parent, its properties and the space that a volume
-    /// reserves. `creates_parents`: missing parents are not errors. Nothing is written.
+    /// Checks what creating a dataset checks, but for the space: its name, its parent and its properties.
+    /// `creates_parents`: missing parents are not errors. Nothing is written.
     pub fn check_create(
         &self,
         new: &NewDataset,
@@ -37,28 +35,11 @@ impl Pool {
             Err(Error::NoSuchDataset { .. }) => {}
             Err(why) => return Err(why),
         }
-        let Some(parent) = self.nearest_parent(&new.name, creates_parents)? else {
+        if self.nearest_parent(&new.name, creates_parents)?.is_none() {
             let what = format!("cannot create '{}': a pool is created by zpool create", new.name);
             return Err(Error::Usage { what });
-        };
-        let Some(volume) = volume else { return Ok(()) };
-        self.check_large_blocks(&new.name, volume.block_size)?;
-        if volume.sparse {
-            return Ok(());
         }
-        let geometry =
-            VolumeGeometry { size: volume.size, block_size: u64::from(volume.block_size) };
-        let (needed, space) = (self.volume_refreservation(geometry), self.space(&parent));
-        if needed > space.available {
-            let (needed, left) = (units::human_bytes(needed), units::human_bytes(space.available));
-            let name = &new.name;
-            let what = format!(
-                "cannot create '{name}': out of space: the volume reserves {needed}, and '{parent}' has {left} left; \
-                 -s reserves nothing"
-            );
-            return Err(Error::Refused { what });
-        }
-        Ok(())
+        volume.map_or(Ok(()), |volume| self.check_large_blocks(&new.name, volume.block_size))
     }
 
     /// Bytes that a new volume of that size reserves, unless it is sparse.

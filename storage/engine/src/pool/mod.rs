@@ -9,6 +9,7 @@ mod accounting;
 mod activity;
 mod add;
 mod auxiliary;
+mod background_gates;
 mod backup;
 mod cache;
 mod checkpoint;
@@ -96,6 +97,7 @@ use crate::event::Event;
 use crate::{CachefileEntry, Error, Result};
 pub use add::AddOptions;
 pub use arc::{MemoryBudget, MemoryReservation};
+pub use background_gates::GatedWork;
 pub use backup::BackupRequest;
 pub use cache::CacheCounts;
 pub use checkpoint::CheckpointStatus;
@@ -183,6 +185,7 @@ struct Inner {
     scan_control: scan::ScanControl,
     /// Runs scans and all other long work.
     scheduler: activity::Scheduler,
+    background_gates: Mutex<background_gates::BackgroundGates>,
     /// The errors of its drives in the last minutes.
     diagnosis: Mutex<diagnosis::Diagnosis>,
     /// The state to which it was rewound.
@@ -244,6 +247,7 @@ impl Pool {
             is_failmode_continue: goes_on,
             scan_control: scans,
             scheduler: activity::Scheduler::default(),
+            background_gates: Mutex::default(),
             diagnosis: Mutex::default(),
             rewind_target: rewound,
             replay_failures: Mutex::default(),
@@ -304,6 +308,12 @@ impl Pool {
         self.0.spa.sync().map_err(|error| self.explain_error(&error))
     }
 
+    /// The same, and blocks that could not be read so far enter the error log.
+    pub fn sync_with_errors(&self) -> Result<()> {
+        self.0.spa.repair_blocks().map_err(|error| self.explain_error(&error))?;
+        self.sync()
+    }
+
     /// Syncs dirty data, every `interval` and when there is enough of it, until stopped. For a
     /// thread of its own.
     pub fn run_txg_sync(&self, interval: Duration, stop: &AtomicBool) -> Result<()> {
@@ -320,11 +330,12 @@ impl Pool {
         let _duty = groups.register_sync_thread();
         while !stop.load(Ordering::Acquire) && !groups.is_stopped() {
             let due = groups.wait_sync_due(interval);
+            // Before the sync: the last txg still refers to blocks of files that this one removes. A block that cannot
+            // be repaired now is found again by the next reader, or a scrub.
+            let _ = self.0.spa.repair_blocks();
             if due || self.0.spa.is_dirty() {
                 self.sync()?;
             }
-            // a block that cannot be repaired now is found again by the next reader, or a scrub
-            let _ = self.0.spa.repair_blocks();
         }
         Ok(())
     }

@@ -17,6 +17,7 @@ use vdev::DEFAULT_BACKGROUND_SHARE;
 use super::Pool;
 use super::compatibility;
 use super::history::record_pool_event;
+use super::upgrade::enable_feature;
 use crate::{Error, Result};
 
 /// A property of a pool.
@@ -365,8 +366,7 @@ impl Pool {
                 }
                 PoolPropertyChange::Feature(feature) => with_dependencies(&[feature.name])
                     .into_iter()
-                    .try_for_each(|feature| write::features::enable(change, feature))
-                    .map_err(failed),
+                    .try_for_each(|feature| enable_feature(active, change, feature)),
             }
         });
         self.load_failmode();

@@ -26,7 +26,10 @@ use super::{Pool, ReceiveProperties};
 use crate::{Error, Result};
 
 /// Features that a pool must have enabled for streams that have these.
-pub(super) const NEEDED_FEATURES: [(u64, &str); 5] = [
+pub(super) const NEEDED_FEATURES: [(u64, &str); 8] = [
+    (StreamFeatures::EMBEDDED_DATA, "embedded_data"),
+    (StreamFeatures::LZ4, "lz4_compress"),
+    (StreamFeatures::ZSTD, "zstd_compress"),
     (StreamFeatures::REDACTED, "redacted_datasets"),
     (StreamFeatures::LARGE_BLOCKS, "large_blocks"),
     (StreamFeatures::LARGE_DNODE, "large_dnode"),

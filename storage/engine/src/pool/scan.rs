@@ -176,7 +176,7 @@ impl Activity for Scans {
         let scans = &pool.0.scan_control;
         let mut state = scans.state.lock();
         let Some(kind) = state.requested.take() else { return Ok(Step::Done) };
-        let watch = ScanProgress::of_job(job);
+        let watch = ScanProgress::of_job(job, pool.0.background_gates.lock().scan.clone());
         let (started, base) = (pool.unix_seconds(), pool.0.spa.scan_record().examined);
         state.running = Some(RunningScan { kind, watch: Arc::clone(&watch), started, base });
         state.failure = None;
@@ -303,6 +303,7 @@ impl Pool {
             other => self.explain_error(&other),
         };
         if range == ScrubRange::Errors {
+            self.sync_with_errors()?;
             if self.0.spa.start_error_scrub().map_err(explain)? {
                 self.request_scan(ScanKind::ErrorScrub);
             }

@@ -3,7 +3,7 @@
 use dsl::write;
 use ondisk::feature::{FEATURES, Feature};
 use serde::{Deserialize, Serialize};
-use spa::FEATURES_VERSION;
+use spa::{ActivePool, FEATURES_VERSION};
 use units::Guid;
 
 use super::{Pool, compatibility};
@@ -83,9 +83,8 @@ impl Pool {
                         what: format!("cannot upgrade '{pool}': {error}"),
                     })?;
                 }
-                let failed = |error: dsl::Error| Error::from_dsl_error(&pool, &error);
                 let mut all = features.into_iter();
-                all.try_for_each(|feature| write::features::enable(change, feature)).map_err(failed)
+                all.try_for_each(|feature| enable_feature(active, change, feature))
             })?;
         }
         Ok(UpgradeResult { old_version, new_version, enabled })
@@ -110,6 +109,20 @@ impl Pool {
         }
         Ok(disabled)
     }
+}
+
+/// Enables a feature of the pool that a sync task changes.
+pub(super) fn enable_feature(
+    active: &ActivePool,
+    change: &write::SyncTaskContext<'_>,
+    feature: &Feature,
+) -> Result<()> {
+    active.enable_feature(change, feature).map_err(|error| match error {
+        spa::Error::Datasets(error) => Error::from_dsl_error(change.pool, &error),
+        other => {
+            Error::Refused { what: format!("cannot enable feature '{}': {other}", feature.name) }
+        }
+    })
 }
 
 /// Refuses a version that is not known.

@@ -128,7 +128,8 @@ impl Pool {
     /// Copies for the removal of a vdev, if one goes on, until it is complete, cannot go on for now, or the job
     /// is cancelled. Returns its state then, or none. To be called by one thread at a time.
     pub fn continue_removal(&self, job: &Job) -> Result<Option<RemovalStatus>> {
-        let end = self.0.spa.run_removal(job).map_err(|error| self.explain_error(&error))?;
+        let gate = self.0.background_gates.lock().removal.clone();
+        let end = self.0.spa.run_removal(job, &gate).map_err(|error| self.explain_error(&error))?;
         Ok(if end == RemovalEnd::NotRemoving { None } else { self.removal_status() })
     }
 

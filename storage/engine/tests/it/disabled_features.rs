@@ -1,9 +1,10 @@
 //! Operations that need a disabled feature are refused, and leave nothing behind.
 
 use engine::dataset::DatasetQuery;
-use engine::pool::{CreateOptions, NewDataset, Pool, VdevLayout};
+use engine::pool::{CreateOptions, NewDataset, Pool, SendRequest, VdevLayout};
 
-use crate::test_pool::{TempDir, check_pool, environment, new_pool};
+use crate::streams::{create_pool, receive};
+use crate::test_pool::{TempDir, check_pool, environment, new_pool, write_file};
 
 fn new_dataset(name: &str, properties: &[(&str, &str)]) -> NewDataset {
     let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
@@ -39,5 +40,35 @@ fn operations_needing_disabled_features_are_refused() {
     held.volume("tank/small").unwrap().write(0, &vec![5; 300_000]).unwrap();
     held.export().unwrap();
     drop(held);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn streams_needing_disabled_features_are_refused() {
+    let (source, _folder) = create_pool("refused-source");
+    write_file(&source, "tank", "file", &[7; 200_000]);
+    source.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    let send = |change: &dyn Fn(&mut SendRequest)| {
+        let mut request = SendRequest { snapshot: "tank@one".to_owned(), ..SendRequest::default() };
+        change(&mut request);
+        let mut stream = Vec::new();
+        source.send(&request, &mut stream).unwrap();
+        stream
+    };
+    let folder = TempDir::new("refused-streams", 1, 256 << 20);
+    let mut new = new_pool(&folder, VdevLayout::Single, 1);
+    new.properties.clear();
+    let without = CreateOptions::parse(&[], true).unwrap();
+    let target = engine::pool::create_with_options(&new, without, &environment()).unwrap();
+    for (feature, stream) in [
+        ("embedded_data", send(&|request| request.embedded = true)),
+        ("lz4_compress", send(&|request| request.compressed = true)),
+    ] {
+        let why = receive(&target, "tank/copy", &stream).unwrap_err().to_string();
+        assert!(why.contains(feature), "{why}");
+    }
+    receive(&target, "tank/copy", &send(&|_| ())).unwrap();
+    target.export().unwrap();
+    drop(target);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }

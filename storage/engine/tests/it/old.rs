@@ -187,3 +187,52 @@ fn operations_beyond_the_version_are_refused() {
     drop(held);
     check_with_zdb(&folder, &pool, "after the refused operations");
 }
+
+/// Versions to which pools are upgraded one after the other: those around which structures differ, and the newest.
+const UPGRADES: [Option<u64>; 4] = [Some(10), Some(14), Some(26), None];
+
+#[test]
+fn old_pools_are_upgraded_step_by_step() {
+    let wanted = std::env::var("POOLHOUSE_OLD_POOL").unwrap_or_default();
+    for images in pools() {
+        if !images.ends_with(&wanted) && !wanted.is_empty() {
+            continue;
+        }
+        let (folder, pool, _) = copy_of(&images);
+        let held = import(&folder, &pool);
+        work_on(&held, &pool);
+        held.export().unwrap();
+        drop(held);
+        for (step, version) in UPGRADES.into_iter().enumerate() {
+            let held = import(&folder, &pool);
+            let done = held.upgrade(version).unwrap();
+            let expected = version.unwrap_or(5000).max(done.old_version);
+            assert_eq!(done.new_version, expected, "{pool}");
+            // files, snapshots and a clone of the time before change in the same import
+            let clone = NewDataset { name: format!("{pool}/clone{step}"), properties: vec![] };
+            held.clone_snapshot(&format!("{pool}@b"), &clone).unwrap();
+            overwrite(&held, &clone.name, "new", &noise(6, 40_000));
+            snapshot(&held, &format!("{pool}@step{step}"));
+            snapshot(&held, &format!("{pool}/child@step{step}"));
+            held.export().unwrap();
+            drop(held);
+            check_with_zdb(&folder, &pool, &format!("upgraded to {expected}"));
+        }
+        let held = import(&folder, &pool);
+        assert_eq!(read_file(&held, &pool, "new"), new_file(), "{pool}");
+        held.promote_clone(&format!("{pool}/clone1")).unwrap();
+        held.promote_clone(&pool).unwrap();
+        held.create_bookmark(&format!("{pool}@step3"), &format!("{pool}#mark")).unwrap();
+        for step in 0..UPGRADES.len() {
+            held.destroy(&format!("{pool}/clone{step}")).unwrap();
+            held.destroy(&format!("{pool}@step{step}")).unwrap();
+            held.destroy(&format!("{pool}/child@step{step}")).unwrap();
+        }
+        held.destroy(&format!("{pool}@b")).unwrap();
+        held.destroy(&format!("{pool}/child")).unwrap();
+        held.export().unwrap();
+        drop(held);
+        check_with_zdb(&folder, &pool, "without snapshots after the upgrade");
+        assert_eq!(copy_of(folder.path()).2, 5000, "{pool}");
+    }
+}

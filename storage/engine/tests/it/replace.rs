@@ -199,6 +199,14 @@ fn drive_without_labels_replaces_itself() {
     assert!(matches!(refused, engine::Error::DeviceInPool { .. }), "without -f: {refused}");
     pool.replace_drive(name, Some(&drive), true).unwrap();
     resilver(&pool, "itself");
+    // it has labels again after a change of the configuration, and its errors tell
+    file.set_len(0).unwrap();
+    file.set_len(DRIVE_SIZE).unwrap();
+    pool.scrub(&ScanProgress::new()).unwrap();
+    pool.set_pool_property("comment", "a change of the configuration").unwrap();
+    pool.sync().unwrap();
+    pool.replace_drive(name, Some(&drive), true).unwrap();
+    resilver(&pool, "itself with errors");
     // the file is deleted, and a new one is made
     std::fs::remove_file(&drive).unwrap();
     create_image(&folder, drive.file_name().unwrap().to_str().unwrap(), DRIVE_SIZE);

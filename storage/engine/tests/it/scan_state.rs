@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use engine::pool::{
-    Environment, NewDataset, Pool, ScanKind, ScanProgress, ScanResult, ScrubRange, VdevLayout,
+    CreateOptions, Environment, GatedWork, NewDataset, Pool, ScanKind, ScanProgress, ScanResult,
+    ScrubRange, VdevLayout,
 };
 use units::ObjectId;
 
@@ -377,6 +378,81 @@ fn promoted_clone_keeps_errors_of_shared_blocks() {
     found.sort();
     let bytes = "/old: bytes 20480 to 24575";
     assert_eq!(found, [format!("tank/clone:{bytes}"), format!("tank/clone@one:{bytes}")]);
+    pool.export().unwrap();
+    drop(pool);
+    overwrite(&drives[0], at[0], sector);
+    overwrite(&drives[1], at[1], sector);
+    check_clean(&folder);
+}
+
+#[test]
+fn gate_holds_a_scan_back() {
+    let folder = TempDir::new("scan-gate", 2, DRIVE_SIZE);
+    create_pool(&folder);
+    let pool = import(&folder.drives(2));
+    let is_held = Arc::new(AtomicBool::new(true));
+    let gate = Arc::clone(&is_held);
+    pool.set_background_gates(Arc::new(move |work| {
+        work == GatedWork::Scan && gate.load(Ordering::SeqCst)
+    }));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| pool.run_scans(&stop));
+        let state = || pool.scan_status().unwrap().state;
+        pool.start_scrub(ScrubRange::All).unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        assert_eq!(state(), "scanning");
+        pool.pause_scrub().unwrap();
+        assert_eq!(state(), "paused");
+        pool.start_scrub(ScrubRange::All).unwrap();
+        pool.stop_scrub().unwrap();
+        assert_eq!(state(), "canceled");
+        pool.start_scrub(ScrubRange::All).unwrap();
+        is_held.store(false, Ordering::SeqCst);
+        let begun = Instant::now();
+        while state() != "finished" && begun.elapsed() < TIMEOUT {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(state(), "finished");
+        stop.store(true, Ordering::Release);
+    });
+    pool.export().unwrap();
+}
+
+#[test]
+fn error_log_stays_when_head_errlog_comes() {
+    let folder = TempDir::new("scan-head-errlog", 2, DRIVE_SIZE);
+    let mut new = new_pool(&folder, VdevLayout::Mirror, 2);
+    let property = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    new.properties = vec![property("compression", "off"), property("recordsize", "4096")];
+    let options = [property("feature@head_errlog", "disabled")];
+    let options = CreateOptions::parse(&options, false).unwrap();
+    let pool = engine::pool::create_with_options(&new, options, &environment()).unwrap();
+    let content = noise_bytes(1, 1 << 20);
+    write_file(&pool, "tank", "first", &content);
+    pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    pool.export().unwrap();
+    drop(pool);
+    let drives = folder.drives(2);
+    let sector = &content[5 * SECTOR_SIZE..6 * SECTOR_SIZE];
+    let at: Vec<u64> = drives.iter().map(|drive| find_sector(drive, sector)).collect();
+    for (drive, at) in drives.iter().zip(&at) {
+        overwrite(drive, *at, &[0x5a; SECTOR_SIZE]);
+    }
+    let pool = import(&drives);
+    let scrub = pool.scrub(&ScanProgress::new()).unwrap();
+    assert!(scrub.complete && scrub.errors == 1, "{scrub:?}");
+    pool.sync().unwrap();
+    assert_eq!(pool.data_errors().len(), 1);
+    pool.set_pool_property("feature@head_errlog", "enabled").unwrap();
+    pool.export().unwrap();
+    drop(pool);
+    let pool = import(&drives);
+    let mut found = pool.data_errors();
+    found.sort();
+    // with the birth of the block known, all that share it are named
+    let bytes = "/first: bytes 20480 to 24575";
+    assert_eq!(found, [format!("tank:{bytes}"), format!("tank@one:{bytes}")]);
     pool.export().unwrap();
     drop(pool);
     overwrite(&drives[0], at[0], sector);

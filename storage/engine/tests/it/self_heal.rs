@@ -289,6 +289,41 @@ fn unreadable_block_enters_the_error_log() {
 }
 
 #[test]
+fn sync_writes_errors_of_earlier_reads() {
+    let folder = TempDir::new("healing-sync", 1, DRIVE_SIZE);
+    create_corrupted(&folder, VdevLayout::Single, 1, &noise_bytes(11, 1 << 20));
+    let pool = import(&folder.drives(1));
+    let files = pool.filesystem("tank").unwrap();
+    let film = files.reader().find(b"film").unwrap().unwrap();
+    film.content().read(0, &mut vec![0; 1 << 20]).unwrap_err();
+    assert_eq!(pool.data_errors(), Vec::<String>::new());
+    pool.sync_with_errors().unwrap();
+    let found = pool.data_errors();
+    assert!(found.len() == 1 && found[0].starts_with("tank:/film"), "{found:?}");
+    drop((film, files));
+    pool.export().unwrap();
+}
+
+#[test]
+fn removed_file_leaves_error_of_its_snapshot() {
+    let folder = TempDir::new("healing-removed", 1, DRIVE_SIZE);
+    create_corrupted(&folder, VdevLayout::Single, 1, &noise_bytes(11, 1 << 20));
+    let pool = import(&folder.drives(1));
+    pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    let files = pool.filesystem("tank").unwrap();
+    let film = files.reader().find(b"film").unwrap().unwrap();
+    film.content().read(0, &mut vec![0; 1 << 20]).unwrap_err();
+    drop(film);
+    let root = ObjectId::new(files.reader().root_object());
+    files.unlink(&credentials(), root, b"film").unwrap();
+    drop(files);
+    with_sync_thread(&pool, || ());
+    let found = pool.data_errors();
+    assert!(found.len() == 1 && found[0].starts_with("tank@one:/film"), "{found:?}");
+    pool.export().unwrap();
+}
+
+#[test]
 fn lost_block_of_a_read_is_logged() {
     let folder = TempDir::new("healing-lost", 1, DRIVE_SIZE);
     let content = noise_bytes(11, 1 << 20);

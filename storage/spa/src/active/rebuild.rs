@@ -285,7 +285,9 @@ impl ActivePool {
             loop {
                 let Some(mut range) = queue.lock().next() else { return };
                 while range.start < range.end {
-                    if watch.job.cancel.is_cancelled() || self.txgs.is_stopped() {
+                    let is_ended = || watch.job.cancel.is_cancelled() || self.txgs.is_stopped();
+                    watch.gate.wait(&is_ended);
+                    if is_ended() {
                         *failed.lock() = Some(Ok(()));
                         return;
                     }

@@ -27,7 +27,11 @@ const MAX_QUEUED_BLOCKS: usize = 1024;
 
 /// Blocks of which some drives have their part wrong, and blocks that could not be read.
 #[derive(Debug, Default)]
-pub(super) struct RepairQueue(Mutex<Reports>);
+pub(super) struct RepairQueue {
+    reports: Mutex<Reports>,
+    /// Held while reports are worked off: when a caller has it, all that was reported before is done.
+    work: Mutex<()>,
+}
 
 #[derive(Debug, Default)]
 struct Reports {
@@ -46,7 +50,7 @@ struct PendingRepair {
 
 impl zio::SelfHealer for RepairQueue {
     fn report_damage(&self, block: &Regular, place: Zbookmark, stored: &[u8], guilty: &[Guid]) {
-        let all = &mut self.0.lock().repairs;
+        let all = &mut self.reports.lock().repairs;
         if let Some(known) = all.iter_mut().find(|known| known.block == *block) {
             known.bad_leaves.extend(guilty);
             return;
@@ -65,7 +69,7 @@ impl zio::SelfHealer for RepairQueue {
     }
 
     fn report_unreadable(&self, block: &Regular, zbookmark: Zbookmark) {
-        let all = &mut self.0.lock().unreadable;
+        let all = &mut self.reports.lock().unreadable;
         let is_known = all.iter().any(|(_, known)| *known == zbookmark);
         if !is_known && all.len() < MAX_QUEUED_BLOCKS {
             all.push((*block, zbookmark));
@@ -80,7 +84,8 @@ impl ActivePool {
         if self.txgs.is_stopped() || self.is_suspended() {
             return Ok(0);
         }
-        let reports = std::mem::take(&mut *self.repair_queue.0.lock());
+        let _work = self.repair_queue.work.lock();
+        let reports = std::mem::take(&mut *self.repair_queue.reports.lock());
         if reports.repairs.is_empty() && reports.unreadable.is_empty() {
             return Ok(0);
         }

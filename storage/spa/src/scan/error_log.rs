@@ -16,6 +16,7 @@ use std::sync::Arc;
 use dmu::Objset;
 use dsl::write::{PromotedHeads, SyncTaskContext};
 use ondisk::dsl::{Dataset, Dir};
+use ondisk::feature::Feature;
 use ondisk::history::{parse_error, parse_head_error};
 use ondisk::{Blkptr, ObjectType};
 use parking_lot::Mutex;
@@ -310,6 +311,51 @@ pub fn move_logged_errors(change: &SyncTaskContext<'_>, heads: PromotedHeads) ->
 }
 
 impl ActivePool {
+    /// Enables a feature. The logs get the form of head_errlog, if it is that one; entries of blocks that are gone are
+    /// left out.
+    pub fn enable_feature(
+        &self,
+        change: &SyncTaskContext<'_>,
+        feature: &Feature,
+    ) -> Result<(), Error> {
+        let is_new_form = feature.guid == HEAD_ERRLOG && !has_head_errlog(change.mos)?;
+        let mut kept = Vec::new();
+        if is_new_form {
+            let directory = PoolDirectory::open(change.mos.clone())?;
+            for name in [LAST_ENTRY, SCRUB_ENTRY] {
+                let log = ObjectId::new(directory.lookup_u64(name)?.unwrap_or(0));
+                let errors = log_entries(change.mos, false, log)?;
+                kept.push((name, self.find_births(change.mos, errors)));
+            }
+        }
+        dsl::write::features::enable(change, feature)?;
+        for (name, errors) in kept {
+            let mut log = ObjectId::META;
+            add_errors(change, true, &mut log, &errors)?;
+            let directory = Zap::open(change.mos.object(POOL_DIRECTORY)?)?;
+            directory.update_u64(change.tx, name.as_bytes(), log.get())?;
+        }
+        Ok(())
+    }
+
+    /// When the blocks at the places of errors were born.
+    fn find_births(&self, mos: &Objset, errors: Vec<LoggedError>) -> BTreeMap<Zbookmark, Txg> {
+        let datasets = ScanDatasets::read(mos, &mut |_| {});
+        let source = Arc::new(self.reader.with_raw_dnodes()) as Arc<dyn Source>;
+        let open = |id: ObjsetId| {
+            let root = datasets.get(id)?.root();
+            Objset::open(Arc::clone(&source), id, root, None).ok()
+        };
+        let mut objsets = HashMap::from([(ObjsetId::MOS, Some(mos.clone()))]);
+        let birth = |error: LoggedError| {
+            let place = error.zbookmark;
+            let objset = objsets.entry(place.objset).or_insert_with(|| open(place.objset));
+            let block = objset.as_ref().and_then(|objset| pointer_at(objset, place));
+            block.map(|block| (place, block.birth()))
+        };
+        errors.into_iter().filter_map(birth).collect()
+    }
+
     /// Whether the error log has the blocks by their heads.
     pub(super) fn has_head_errlog(&self) -> Result<bool, Error> {
         has_head_errlog(&self.synced_mos())

@@ -37,6 +37,7 @@ mod walk;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use job::Job;
 
@@ -48,11 +49,41 @@ pub use state::ScanError;
 pub(crate) use state::ScanState;
 pub(crate) use targets::dataset_root;
 
+/// How often held work looks whether it may go on.
+const GATE_POLL: Duration = Duration::from_millis(20);
+
+/// What holds background work back: a switch of the caller for tests of scripts that watch a scan or a removal.
+#[derive(Clone, Default)]
+pub struct BackgroundGate(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
+
+impl BackgroundGate {
+    /// Holds work back as long as `is_closed` says so.
+    pub fn new(is_closed: Arc<dyn Fn() -> bool + Send + Sync>) -> Self {
+        Self(Some(is_closed))
+    }
+
+    /// Waits until the work may go on, or `ends` says that it ends.
+    pub fn wait(&self, ends: &dyn Fn() -> bool) {
+        let Some(is_closed) = &self.0 else { return };
+        while is_closed() && !ends() {
+            std::thread::sleep(GATE_POLL);
+        }
+    }
+}
+
+impl std::fmt::Debug for BackgroundGate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BackgroundGate")
+    }
+}
+
 /// A walk as others can watch it: scanned bytes and blocks are in the job's progress.
 #[derive(Debug, Default)]
 pub struct ScanProgress {
     /// Scanned bytes, and the wish that it should stop.
     pub job: Arc<Job>,
+    /// When it stands still.
+    pub(crate) gate: BackgroundGate,
     pub(crate) bytes_issued: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) bytes_written: AtomicU64,
@@ -65,9 +96,9 @@ impl ScanProgress {
         Arc::default()
     }
 
-    /// To be watched, and stopped by that job too.
-    pub fn of_job(job: &Arc<Job>) -> Arc<Self> {
-        Arc::new(Self { job: Arc::clone(job), ..Self::default() })
+    /// To be watched, and stopped by that job too. It stands still while `gate` holds it back.
+    pub fn of_job(job: &Arc<Job>, gate: BackgroundGate) -> Arc<Self> {
+        Arc::new(Self { job: Arc::clone(job), gate, ..Self::default() })
     }
 
     /// Bytes of the blocks that were examined, with all copies and parity.

@@ -206,8 +206,12 @@ impl<'a> Scan<'a> {
     }
 
     pub(super) fn is_stopped(&self) -> bool {
-        let is_cancelled = self.progress.job.cancel.is_cancelled();
-        is_cancelled || self.pool.txgs.is_stopped() || self.policy.is_hopeless()
+        let is_ended = || {
+            let is_cancelled = self.progress.job.cancel.is_cancelled();
+            is_cancelled || self.pool.txgs.is_stopped() || self.policy.is_hopeless()
+        };
+        self.progress.gate.wait(&is_ended);
+        is_ended()
     }
 
     /// Writes the position to the pool, if that is due: an idle pool writes no txg by itself.

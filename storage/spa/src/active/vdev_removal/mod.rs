@@ -43,7 +43,7 @@ use super::device_change::DeviceChangeError;
 use crate::directory::POOL_DIRECTORY;
 use crate::features::{self, RefcountChange};
 use crate::space::{OBSOLETE_COUNTS, RemovalMapping};
-use crate::{Error, PoolDirectory, commit};
+use crate::{BackgroundGate, Error, PoolDirectory, commit};
 
 pub use check::RemovalError;
 pub use condense::CondenseLimits;
@@ -203,11 +203,11 @@ impl ActivePool {
     }
 
     /// Copies until the vdev is removed, copying must pause, or the job is cancelled. Txgs are
-    /// written meanwhile.
-    pub fn run_removal(&self, job: &Job) -> Result<RemovalEnd, Error> {
+    /// written meanwhile. It stands still while `gate` holds it back.
+    pub fn run_removal(&self, job: &Job, gate: &BackgroundGate) -> Result<RemovalEnd, Error> {
         let _work = self.removal.work.lock();
         let Some(vdev) = self.removing_vdev() else { return Ok(RemovalEnd::NotRemoving) };
-        let end = match self.copy_to_end(vdev, job) {
+        let end = match self.copy_to_end(vdev, job, gate) {
             Ok(end) => end,
             Err(Error::Evacuation(pause)) => RemovalEnd::Paused(pause),
             Err(error) => return Err(error),
@@ -219,9 +219,16 @@ impl ActivePool {
         Ok(end)
     }
 
-    fn copy_to_end(&self, vdev: VdevId, job: &Job) -> Result<RemovalEnd, Error> {
+    fn copy_to_end(
+        &self,
+        vdev: VdevId,
+        job: &Job,
+        gate: &BackgroundGate,
+    ) -> Result<RemovalEnd, Error> {
+        let is_ended = || job.cancel.is_cancelled() || self.txgs.is_stopped();
         loop {
-            if job.cancel.is_cancelled() || self.txgs.is_stopped() {
+            gate.wait(&is_ended);
+            if is_ended() {
                 return Ok(RemovalEnd::Stopped);
             }
             if !self.copy_batch(vdev, job)? {

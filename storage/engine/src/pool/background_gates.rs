@@ -1,0 +1,35 @@
+//! Gates that hold scans and removals back, so that tests of scripts see them under way.
+
+use std::sync::Arc;
+
+use spa::BackgroundGate;
+
+use super::Pool;
+
+/// Background work that a gate can hold back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatedWork {
+    /// Scrubs, error scrubs, resilvers and rebuilds (`zfs_scan_suspend_progress`).
+    Scan,
+    /// Removals of vdevs (`zfs_removal_suspend_progress`).
+    Removal,
+}
+
+/// The gates of a pool: open, unless the caller gave others.
+#[derive(Default)]
+pub(super) struct BackgroundGates {
+    pub(super) scan: BackgroundGate,
+    pub(super) removal: BackgroundGate,
+}
+
+impl Pool {
+    /// Has scans and removals that begin from now on stand still whenever `is_held` says so of them.
+    pub fn set_background_gates(&self, is_held: Arc<dyn Fn(GatedWork) -> bool + Send + Sync>) {
+        let gate = |work| {
+            let is_held = Arc::clone(&is_held);
+            BackgroundGate::new(Arc::new(move || is_held(work)))
+        };
+        *self.0.background_gates.lock() =
+            BackgroundGates { scan: gate(GatedWork::Scan), removal: gate(GatedWork::Removal) };
+    }
+}
