@@ -30,7 +30,8 @@
 //! vdev being or last tried to be removed, vdev last removed (both all ones: none), start and end
 //! (seconds since 1970), bytes to copy, bytes copied.
 //!
-//! Must hold: the sources ascend and do not overlap ([`Mapping::parse`] checks it).
+//! Must hold: the sources ascend and do not overlap ([`Mapping::parse`] checks it). A header counts entries of a
+//! sector or more below `max_offset` ([`MappingHeader::read`]), so that appending to it overflows nothing.
 //!
 //! Learnt from: `zdb -C` and `zdb -dddddd` of the fixture `removed`. Proved by:
 //! `golden_indirect_mapping`, `golden_indirect_births`.
@@ -38,6 +39,9 @@
 use units::{ObjectId, Txg, VdevId};
 
 use crate::{Dva, Order, Reader, Result};
+
+/// An object has no more bytes than this.
+const MAX_OBJECT_BYTES: u64 = 1 << 63;
 
 /// One range of the removed vdev and where it is now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,6 +97,10 @@ impl MappingHeader {
         let max_offset = reader.u64()?;
         let bytes_mapped = reader.u64()?;
         let entries = reader.u64()?;
+        if entries > bytes_mapped >> 9 || bytes_mapped > max_offset || max_offset >> 63 != 0 {
+            let rule = "entries have a sector or more, all below the end of the last";
+            return Err(reader.corrupt_field(8, rule, entries));
+        }
         let counts =
             if reader.remaining() >= 8 { ObjectId::new(reader.u64()?) } else { ObjectId::META };
         Ok(Self { max_offset, bytes_mapped, entries, counts: counts.exists().then_some(counts) })
@@ -174,7 +182,12 @@ impl Birth {
 
     /// Reads the count from the object's bonus.
     pub fn count(bonus: &[u8], order: Order) -> Result<u64> {
-        Reader::new("indirect births header", bonus, order).u64()
+        let mut reader = Reader::new("indirect births header", bonus, order);
+        let count = reader.u64()?;
+        if count >= MAX_OBJECT_BYTES / Self::SIZE as u64 {
+            return Err(reader.corrupt_field(8, "the births fit an object", count));
+        }
+        Ok(count)
     }
 
     /// Reads the object's content.
@@ -266,9 +279,13 @@ impl Removing {
         Ok(Self { state, vdev, previous, start, end, to_copy, copied })
     }
 
-    /// From the words of the pool directory's entry; `None` where there are not seven.
+    /// From the words of the pool directory's entry; `None` where there are not seven, or where no vdev can have
+    /// so many bytes.
     pub fn from_words(words: &[u64]) -> Option<Self> {
         let [state, vdev, previous, start, end, to_copy, copied] = *words else { return None };
+        if (to_copy | copied) >> 63 != 0 {
+            return None;
+        }
         let known = |vdev: u64| Some(vdev).filter(|vdev| *vdev != u64::MAX);
         let (vdev, previous) = (known(vdev), known(previous));
         Some(Self { state, vdev, previous, start, end, to_copy, copied })
@@ -325,12 +342,28 @@ mod tests {
 
     #[test]
     fn headers_of_both_sizes() {
-        let raw = bytes(&[4096, 1024, 3, 77]);
+        let raw = bytes(&[4096, 2048, 3, 77]);
         let mut reader = Reader::new("h", &raw, Order::Little);
         assert_eq!(MappingHeader::read(&mut reader).unwrap().counts.unwrap().get(), 77);
         let mut reader = Reader::new("h", &raw[..24], Order::Little);
         let old = MappingHeader::read(&mut reader).unwrap();
         assert_eq!((old.counts, old.size()), (None, 72));
+    }
+
+    #[test]
+    fn impossible_counts_are_corrupt() {
+        let is_header = |words: [u64; 3]| {
+            let raw = bytes(&words);
+            MappingHeader::read(&mut Reader::new("h", &raw, Order::Little)).is_ok()
+        };
+        assert!(is_header([4096, 1536, 3]));
+        assert!(!is_header([4096, 1536, 4]), "an entry has a sector or more");
+        assert!(!is_header([1024, 1536, 3]), "the ranges do not overlap");
+        assert!(!is_header([u64::MAX, 1536, 3]), "more than 63 bits");
+        assert_eq!(Birth::count(&bytes(&[7]), Order::Little), Ok(7));
+        assert!(Birth::count(&bytes(&[1 << 60]), Order::Little).is_err());
+        assert!(Removing::from_words(&[1, 0, u64::MAX, 0, 0, 4096, 4096]).is_some());
+        assert!(Removing::from_words(&[1, 0, u64::MAX, 0, 0, 4096, u64::MAX]).is_none());
     }
 
     #[test]

@@ -112,6 +112,24 @@ pub enum Error {
         /// The vdev.
         vdev: VdevId,
     },
+    /// A mapping that is being condensed contradicts itself (Corrupt).
+    #[error("the condensed mapping of removed vdev {vdev} has {found} entries where {expected} belong")]
+    CondensedMapping {
+        /// The removed vdev.
+        vdev: VdevId,
+        /// Entries that its header counts.
+        found: u64,
+        /// Entries that belong there.
+        expected: u64,
+    },
+    /// A range of a removed vdev is longer than any that can be condensed (Corrupt).
+    #[error("the mapping of removed vdev {vdev} has a range with {bytes} obsolete bytes")]
+    ObsoleteBytes {
+        /// The removed vdev.
+        vdev: VdevId,
+        /// Obsolete bytes of the range.
+        bytes: u64,
+    },
     /// The table of logs of space has an entry that is none (Corrupt).
     #[error("'{name}' is not a log of changes of space")]
     SpaceLog {

@@ -425,8 +425,11 @@ impl IntentLog {
     }
 
     /// Frees the chain with the next txg, and starts a new one when one is needed: for the end of
-    /// the dataset's use.
+    /// the dataset's use. The caller must hold no txg.
     pub fn close(&self) {
+        // Rule Z2: a chain ends between two commits. A sync within a commit would free the block that the commit is
+        // about to write, and a crash would lose the acknowledged records in it.
+        let _turn = self.chain_writer.lock();
         let mut state = self.state.lock();
         state.is_broken = !state.chain.is_empty();
     }

@@ -2,13 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use ondisk::objset::LogHeader;
+use dmu::Objset;
+use ondisk::objset::{Kind, LogHeader};
 use ondisk::{Blkptr, Order};
-use units::{ObjsetId, Txg, Zbookmark};
+use txg::{TxgLimits, Txgs};
+use units::{Ashift, ObjsetId, Txg, Zbookmark};
+use zio::memory::MemoryVdevs;
 use zio::{Block, Key, Source};
 
-use crate::{Error, LogEnd, LogReader};
+use crate::{Error, IntentLog, LogEnd, LogReader};
 
 const OBJSET: u64 = 54;
 const SIZE: usize = 4096;
@@ -166,4 +170,26 @@ fn write_record_returns_its_block() {
     // the second was never written, so no commit acknowledged it
     assert!(records.next().is_none());
     assert!(matches!(records.end(), Some(LogEnd::NotWritten(_))));
+}
+
+#[test]
+fn close_waits_for_the_commit_under_way() {
+    const ID: ObjsetId = ObjsetId::new(54);
+    let writer = Arc::new(MemoryVdevs::new(1, 24 << 20, Ashift::MIN).writer());
+    let source = Arc::clone(writer.reader()) as Arc<dyn Source>;
+    let objset = Objset::new_empty(source, ID, Kind::Filesystem, None);
+    let txgs = Txgs::new(Txg::new(4), TxgLimits::default());
+    let log = IntentLog::new(writer, txgs, objset, LogHeader::default());
+    let (closed, has_closed) = std::sync::mpsc::channel();
+    let commit = log.chain_writer.lock();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            log.close();
+            closed.send(()).expect("the test waits");
+        });
+        let early = has_closed.recv_timeout(Duration::from_millis(100));
+        assert!(early.is_err(), "a sync could free the block that the commit is about to write");
+        drop(commit);
+        has_closed.recv().expect("it is closed after the commit");
+    });
 }

@@ -41,24 +41,33 @@ impl FsWriter {
     pub(super) fn free_unlinked(&self, id: ObjectId) -> Result<()> {
         let mut next = Some(id);
         while let Some(id) = next {
+            if self.is_unlinked_xattr_dir(id)? {
+                self.empty_xattr_dir(id)?;
+            }
             next = self.free_unlinked_one(id)?;
         }
         Ok(())
     }
 
-    fn free_unlinked_one(&self, id: ObjectId) -> Result<Option<ObjectId>> {
-        let _locked = self.fs.inner.locks.write(&[id]);
+    fn is_unlinked_xattr_dir(&self, id: ObjectId) -> Result<bool> {
+        let _locked = self.fs.inner.read_lock(id);
+        let is_hidden = |dir: PendingFile| dir.is_directory() && dir.sa.has_flag(flag::XATTR);
+        Ok(self.load_unlinked(id)?.is_some_and(is_hidden))
+    }
+
+    /// A file that has lost its last name and its last hold.
+    fn load_unlinked(&self, id: ObjectId) -> Result<Option<PendingFile>> {
         let draft = match self.load_pending(id) {
             Ok(draft) => draft,
             Err(crate::Error::Dmu(why)) if why.is_not_found() => return Ok(None),
             Err(why) => return Err(why),
         };
-        if draft.nlink() != 0 || self.is_held(id) {
-            return Ok(None);
-        }
-        if draft.is_directory() && draft.sa.has_flag(flag::XATTR) {
-            self.empty_xattr_dir(&draft)?;
-        }
+        Ok(Some(draft).filter(|draft| draft.nlink() == 0 && !self.is_held(id)))
+    }
+
+    fn free_unlinked_one(&self, id: ObjectId) -> Result<Option<ObjectId>> {
+        let _locked = self.fs.inner.locks.write(&[id]);
+        let Some(draft) = self.load_unlinked(id)? else { return Ok(None) };
         if draft.kind() == FileType::File {
             self.free_tail(&draft, 0, &|_| {})?;
         }
@@ -82,26 +91,46 @@ impl FsWriter {
         Ok(next)
     }
 
-    /// Frees the files in a directory of extended attributes that has lost its owner.
-    fn empty_xattr_dir(&self, dir: &PendingFile) -> Result<()> {
+    /// Frees the files in a directory of extended attributes that has lost its owner. Nothing is added to the
+    /// directory any more.
+    fn empty_xattr_dir(&self, dir: ObjectId) -> Result<()> {
         loop {
-            let mut files = Vec::new();
-            self.fs.inner.read_dir(dir.id(), None, &mut |entry| {
-                files.push((entry.name, entry.object));
-                files.len() < MAX_TX_FREED_FILES
-            })?;
+            let files = self.first_xattr_files(dir)?;
             if files.is_empty() {
                 return Ok(());
             }
+            let locked: Vec<ObjectId> = files.iter().map(|(_, file)| *file).chain([dir]).collect();
+            let _locked = self.fs.inner.locks.write(&locked);
             let tx = self.transactions.begin_tx(&SpaceNeed { frees_space: true, ..SMALL_NEED })?;
             for (name, file) in files {
-                self.open_zap(dir.id())?.remove(&tx, &name)?;
-                self.transactions.forget_log_of(file);
-                match self.fs.objset().free(&tx, file) {
-                    Err(why) if !why.is_not_found() => return Err(why.into()),
-                    _ => {}
+                // another thread may have removed the entry, and freed the file, before this one had the locks
+                let is_freed = self.is_free_xattr_file(file)?;
+                let is_there = self.open_zap(dir)?.remove(&tx, &name)?;
+                if is_there && is_freed {
+                    self.transactions.forget_log_of(file);
+                    self.fs.objset().free(&tx, file)?;
                 }
             }
+        }
+    }
+
+    fn first_xattr_files(&self, dir: ObjectId) -> Result<Vec<(Vec<u8>, ObjectId)>> {
+        let _locked = self.fs.inner.read_lock(dir);
+        let mut files = Vec::new();
+        self.fs.inner.read_dir(dir, None, &mut |entry| {
+            files.push((entry.name, entry.object));
+            files.len() < MAX_TX_FREED_FILES
+        })?;
+        Ok(files)
+    }
+
+    /// Whether an object is a hidden file without holds. An entry of a damaged directory may name any object, also
+    /// a file of the tree that is open: that file must stay.
+    fn is_free_xattr_file(&self, file: ObjectId) -> Result<bool> {
+        match self.load_pending(file) {
+            Ok(file) => Ok(file.sa.has_flag(flag::XATTR) && !self.is_held(file.id())),
+            Err(crate::Error::Dmu(why)) if why.is_not_found() => Ok(false),
+            Err(why) => Err(why),
         }
     }
 }

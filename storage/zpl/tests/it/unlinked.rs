@@ -55,6 +55,30 @@ fn damaged_unlinked_file_does_not_block_others() {
     consistency::check_consistency(&again.reopen_read_only());
 }
 
+#[test]
+fn damaged_attribute_directory_frees_no_file() {
+    let pool = TestFs::new(WriteSettings { xattr_sa: false, ..WriteSettings::default() });
+    let (writer, top) = (&pool.writer, root_id(&pool));
+    let create = |name: &[u8]| {
+        writer.create(&credentials(2), top, name, &NewInode::default()).expect("file").id
+    };
+    let (owner, other) = (create(b"owner"), create(b"other"));
+    writer.set_xattr(&credentials(3), owner, b"user.x", Some(b"1"), XattrMode::Any).expect("xattr");
+    writer.hold_file(other).expect("hold");
+    let dir = writer.fs().inode(owner).expect("owner").attributes().xattr_dir;
+    let table = Zap::open(pool.objset.object(dir).expect("object")).expect("directory");
+    let hidden = table.lookup_u64(b"user.x").expect("lookup").expect("entry") & ((1 << 48) - 1);
+    let tx = pool.transactions.txgs.begin_tx().expect("a group");
+    table.insert_u64(&tx, b"user.damaged", other.get()).expect("insert");
+    drop(tx);
+    writer.unlink(&credentials(4), top, b"owner").expect("unlink");
+    assert!(pool.objset.object(ObjectId::new(hidden)).is_err(), "the attribute goes with its owner");
+    let names = writer.fs().inode(other).expect("the other file stays");
+    assert_eq!(names.attributes().nlink, 1);
+    writer.release_file(other).expect("release");
+    consistency::check_consistency(&pool.reopen_read_only());
+}
+
 fn record_kinds(promises: &[zil::ReplayEntry]) -> Vec<String> {
     let kind = |entry: &zil::ReplayEntry| {
         let text = format!("{:?}", entry.record.body);

@@ -186,7 +186,11 @@ impl ActivePool {
         })?;
         let counted = segments.iter().zip(obsolete);
         let kept = counted.filter(|(segment, obsolete)| *obsolete < segment.length);
-        Ok(kept.map(|(segment, bytes)| (*segment, units::narrow::<u32>(bytes))).collect())
+        let too_many = |bytes| Error::ObsoleteBytes { vdev: entry.vdev, bytes };
+        kept.map(|(segment, bytes)| {
+            Ok((*segment, u32::try_from(bytes).map_err(|_| too_many(bytes))?))
+        })
+        .collect()
     }
 
     fn indirect_mapping(&self, vdev: VdevId) -> Result<Arc<IndirectMapping>, Error> {
@@ -211,11 +215,7 @@ impl ActivePool {
         let top = root.children.iter_mut().find(is_it).ok_or(RemovalError::NotRemoving)?;
         let indirect = top.indirect.as_mut().ok_or(RemovalError::NotRemoving)?;
         let header = mapping_header(&mos.object(entry.next)?)?;
-        assert_eq!(
-            header.entries,
-            units::to_u64(entries.len()),
-            "the condensed mapping has every entry that has bytes in use"
-        );
+        check_entry_count(entry.vdev, &header, entries.len())?;
         let old = std::mem::replace(&mut indirect.mapping, entry.next);
         if let Some(counts) = mapping_header(&mos.object(old)?)?.counts {
             mos.free(tx, counts)?;
@@ -233,6 +233,12 @@ impl ActivePool {
     }
 }
 
+/// The header of the new mapping comes from the drives, after a power cut or OpenZFS's work also its content.
+fn check_entry_count(vdev: VdevId, header: &MappingHeader, wanted: usize) -> Result<(), Error> {
+    let (found, expected) = (header.entries, units::to_u64(wanted));
+    if found == expected { Ok(()) } else { Err(Error::CondensedMapping { vdev, found, expected }) }
+}
+
 /// Appends entries to the new mapping, from its end on; returns whether there are more.
 fn append_condensed(
     change: &SyncTaskContext<'_>,
@@ -243,6 +249,7 @@ fn append_condensed(
     let object = mos.object(entry.next)?;
     let mut header = mapping_header(&object)?;
     let start = entries.partition_point(|(segment, _)| segment.source < header.max_offset);
+    check_entry_count(entry.vdev, &header, start)?;
     let rest = &entries[start..];
     let batch = &rest[..rest.len().min(STEP_ENTRIES)];
     let Some((last, _)) = batch.last() else { return Ok(false) };
@@ -289,12 +296,13 @@ fn add_obsolete(segments: &[MappingSegment], obsolete: &mut [u64], start: u64, l
 
 #[cfg(test)]
 mod tests {
+    use crate::Error;
     use ondisk::indirect::MappingHeader;
     use ondisk::spacemap::SpaceMapHeader;
     use units::VdevId;
     use vdev::MappingSegment;
 
-    use super::{CondenseLimits, add_obsolete};
+    use super::{CondenseLimits, add_obsolete, check_entry_count};
 
     #[test]
     fn obsolete_bytes_are_counted_per_segment() {
@@ -312,6 +320,16 @@ mod tests {
         add_obsolete(&segments, &mut obsolete, 0, 4096);
         add_obsolete(&segments, &mut obsolete, 40_960, 4096);
         assert_eq!(obsolete, [4096, 4096, 2048]);
+    }
+
+    #[test]
+    fn wrong_entry_count_is_an_error() {
+        let header =
+            MappingHeader { max_offset: 8192, bytes_mapped: 8192, entries: 2, counts: None };
+        let vdev = VdevId::new(1);
+        assert!(check_entry_count(vdev, &header, 2).is_ok());
+        let error = check_entry_count(vdev, &header, 3).unwrap_err();
+        assert!(matches!(error, Error::CondensedMapping { found: 2, expected: 3, .. }), "{error}");
     }
 
     #[test]
