@@ -1,5 +1,6 @@
 //! Reads and prints properties and their values, and types of datasets.
 
+use engine::dataset::{PropertyDef, ValueFormat, find_property};
 use units::{human_bytes, human_space};
 
 use crate::outcome::Failure;
@@ -8,34 +9,6 @@ use crate::time;
 
 /// The kinds there are.
 const DATASET_TYPES: [&str; 4] = ["filesystem", "volume", "snapshot", "bookmark"];
-/// Properties that are space, of which zfs(8) shows small values with a B.
-const SPACE_PROPERTIES: [&str; 11] = [
-    "used",
-    "available",
-    "referenced",
-    "usedbysnapshots",
-    "usedbydataset",
-    "usedbychildren",
-    "usedbyrefreservation",
-    "quota",
-    "reservation",
-    "refquota",
-    "refreservation",
-];
-/// Other properties that are bytes, which people read in short form.
-const BYTE_PROPERTIES: [&str; 8] = [
-    "volsize",
-    "volblocksize",
-    "recordsize",
-    "written",
-    "logicalused",
-    "logicalreferenced",
-    "special_small_blocks",
-    "dnodesize",
-];
-/// Of those, where 0 means that there is none.
-const ZERO_IS_NONE: [&str; 4] = ["quota", "reservation", "refquota", "refreservation"];
-
 /// Refuses properties that are given twice.
 pub(crate) fn check_unique(properties: &[(String, String)]) -> Result<(), Failure> {
     let twice = |(at, (name, _)): &(usize, &(String, String))| {
@@ -55,9 +28,15 @@ pub(crate) fn parse_assignment(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// How the values of a property are written; none: it is not in the registry.
+fn property_format(property: &str) -> Option<ValueFormat> {
+    find_property(property).map(PropertyDef::format)
+}
+
 /// Whether a property is bytes.
 pub(crate) fn is_byte_property(property: &str) -> bool {
-    SPACE_PROPERTIES.contains(&property) || BYTE_PROPERTIES.contains(&property)
+    use ValueFormat::{Bytes, Space, SpaceLimit};
+    matches!(property_format(property), Some(Space | SpaceLimit | Bytes)) || property == "dnodesize"
 }
 
 /// The kinds of datasets that are named, in full; none: all.
@@ -89,15 +68,14 @@ pub(crate) fn format_value(property: &str, value: &str) -> String {
         return format!("{value}x");
     }
     let Ok(number) = value.parse::<u64>() else { return escape_terminal(value) };
-    match property {
-        "creation" => time::format_zfs(number),
-        "snapshots_changed" => time::format_date(number),
-        _ if number == 0 && (ZERO_IS_NONE.contains(&property) || is_owner_quota(property)) => {
-            "none".to_owned()
-        }
+    match property_format(property) {
+        _ if property == "creation" => time::format_zfs(number),
+        Some(ValueFormat::Date) => time::format_date(number),
+        Some(ValueFormat::SpaceLimit) if number == 0 => "none".to_owned(),
+        Some(ValueFormat::Space | ValueFormat::SpaceLimit) => human_space(number),
+        Some(ValueFormat::Bytes) => human_bytes(number),
+        _ if number == 0 && is_owner_quota(property) => "none".to_owned(),
         _ if is_owner_property(property) && !property.contains("obj") => human_space(number),
-        _ if SPACE_PROPERTIES.contains(&property) => human_space(number),
-        _ if BYTE_PROPERTIES.contains(&property) => human_bytes(number),
         _ if property.starts_with("written@") => human_bytes(number),
         _ => value.to_owned(),
     }

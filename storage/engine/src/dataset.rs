@@ -2,6 +2,8 @@
 
 use dsl::DatasetKind;
 
+pub use dsl::property::{Effects, PROPERTIES, PropertyDef, ValueFormat, find_property};
+
 pub use crate::owner_properties::{OwnerKind, OwnerUsage};
 
 use crate::keys::{KeyState, key_state};
@@ -57,6 +59,16 @@ pub fn is_property(name: &str) -> bool {
     dsl::property::is_known(name)
         || owner_properties::parse(name).is_some()
         || name.strip_prefix(WRITTEN_SINCE_PREFIX).is_some_and(|snapshot| !snapshot.is_empty())
+}
+
+/// Whether the change of a property has that effect. User properties have none.
+pub fn has_effect(property: &str, effect: Effects) -> bool {
+    find_property(property).is_some_and(|row| row.effects().contains(effect))
+}
+
+/// The names of the properties whose change has that effect.
+pub fn properties_with(effect: Effects) -> impl Iterator<Item = &'static str> {
+    PROPERTIES.iter().filter(move |row| row.effects().contains(effect)).map(PropertyDef::name)
 }
 
 /// Whether users may set that property on datasets of a kind ("filesystem", "volume").

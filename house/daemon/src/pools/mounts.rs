@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use api::{Event, MountOverrides};
 use engine::KeyState;
-use engine::dataset::{self, Dataset};
+use engine::dataset::{self, Dataset, Effects, properties_with};
 use fuse::{MountHandle, MountOptions, MountTable, RollbackHandle};
 use parking_lot::MutexGuard;
 use posix::{Credentials, SetAttributes};
@@ -55,10 +55,6 @@ struct PlannedMount {
 
 /// The number of mounts so far.
 static MOUNT_SEQUENCE: AtomicU64 = AtomicU64::new(0);
-
-/// The properties that decide where and how a file system is mounted.
-const MOUNT_PROPERTIES: [&str; 8] =
-    ["mountpoint", "canmount", "overlay", "readonly", "exec", "setuid", "devices", "atime"];
 
 /// Whether a dataset is `target` or below it.
 pub(crate) fn is_within(dataset: &str, target: &str) -> bool {
@@ -307,7 +303,7 @@ impl ManagedPool {
         let wanted = dataset::DatasetQuery {
             kinds: vec!["filesystem".to_owned()],
             depth,
-            properties: MOUNT_PROPERTIES.map(str::to_owned).to_vec(),
+            properties: properties_with(Effects::MOUNT).map(str::to_owned).collect(),
         };
         let mut found = Vec::new();
         self.handle.list_datasets(

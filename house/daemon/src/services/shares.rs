@@ -14,6 +14,7 @@ use api::{
     AddShare, Event, GetShares, ImportShares, ImportedShares, Protocol, RemoveShare, Reply,
     ShareFilesystems, ShareState, ShareStatus, UnshareFilesystems,
 };
+use engine::dataset::{Effects, has_effect};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use toml_edit::DocumentMut;
@@ -63,19 +64,6 @@ impl State {
         }));
     }
 }
-
-/// Properties on which shares depend.
-const SHARE_RELEVANT: [&str; 9] = [
-    "sharenfs",
-    "sharesmb",
-    "mountpoint",
-    "canmount",
-    "readonly",
-    "snapdir",
-    "quota",
-    "refquota",
-    "acltype",
-];
 
 impl ShareService {
     pub(super) fn new(context: &Arc<Context>) -> Self {
@@ -442,7 +430,7 @@ fn describe(problem: &ShareProblem) -> String {
 /// Whether shares may be others after an event.
 fn is_relevant(event: &Event) -> bool {
     match event {
-        Event::PropertySet { property, .. } => SHARE_RELEVANT.contains(&property.as_str()),
+        Event::PropertySet { property, .. } => has_effect(property, Effects::SHARE),
         Event::SnapshotDestroyed { .. } | Event::Mounted { .. } => true,
         other => changes_datasets(other),
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use api::{Event, pool_of};
 use engine::KeyState;
-use engine::dataset::{Dataset, DatasetQuery};
+use engine::dataset::{Dataset, DatasetQuery, Effects, has_effect};
 use engine::pool::Pool;
 use fuse::DetachOutcome;
 use lun::UnitTable;
@@ -35,8 +35,6 @@ use crate::{Error, Result};
 
 /// The device by which the kernel gives loop devices.
 const LOOP_CONTROL: &str = "/dev/loop-control";
-/// Properties on which devices depend.
-const RELEVANT: [&str; 4] = ["volmode", "snapdev", "readonly", "volsize"];
 
 /// The section `[zvol]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -356,7 +354,7 @@ impl Service for ZvolService {
             return Vec::new();
         }
         let is_relevant = |event: &&Event| match event {
-            Event::PropertySet { property, .. } => RELEVANT.contains(&property.as_str()),
+            Event::PropertySet { property, .. } => has_effect(property, Effects::DEVICE),
             Event::SnapshotCreated { snapshot: name }
             | Event::SnapshotDestroyed { snapshot: name } => {
                 state.with_snapshots.contains(pool_of(name))

@@ -1,7 +1,7 @@
 //! Which datasets a command is about: what `zfs list` and `zfs get` have in common.
 
 use api::{ListDatasets, ListMounts};
-use engine::dataset::{Dataset, DatasetQuery, Property};
+use engine::dataset::{Dataset, DatasetQuery, PROPERTIES, Property, PropertyDef, find_property};
 
 use super::owner_property::{is_owner_property, with_owner_id};
 use crate::daemon::DaemonArgs;
@@ -196,36 +196,6 @@ pub(crate) fn canonical_properties(
     Ok(all)
 }
 
-/// The heads of columns that differ from the names of their properties. Each is also a name of its property.
-const COLUMN_NAMES: [(&str, &str); 26] = [
-    ("available", "avail"),
-    ("casesensitivity", "case"),
-    ("compression", "compress"),
-    ("compressratio", "ratio"),
-    ("dnodesize", "dnsize"),
-    ("encryptionroot", "encroot"),
-    ("filesystem_count", "fscount"),
-    ("filesystem_limit", "fslimit"),
-    ("logicalreferenced", "lrefer"),
-    ("logicalused", "lused"),
-    ("readonly", "rdonly"),
-    ("receive_resume_token", "resumetok"),
-    ("recordsize", "recsize"),
-    ("redact_snaps", "rsnaps"),
-    ("redundant_metadata", "redund_md"),
-    ("refcompressratio", "refratio"),
-    ("referenced", "refer"),
-    ("refreservation", "refreserv"),
-    ("reservation", "reserv"),
-    ("snapshot_count", "sscount"),
-    ("snapshot_limit", "sslimit"),
-    ("usedbychildren", "usedchild"),
-    ("usedbydataset", "usedds"),
-    ("usedbyrefreservation", "usedrefreserv"),
-    ("usedbysnapshots", "usedsnap"),
-    ("volblocksize", "volblock"),
-];
-
 /// A property by its full name, or all that a name stands for.
 pub(super) fn expand_property(name: &str) -> Vec<String> {
     if name == "space" {
@@ -233,21 +203,20 @@ pub(super) fn expand_property(name: &str) -> Vec<String> {
         let more = ["usedbyrefreservation", "usedbychildren"];
         return space.into_iter().chain(more).map(str::to_owned).collect();
     }
-    let full = COLUMN_NAMES.iter().find(|(_, column)| *column == name);
-    vec![full.map_or(name, |(full, _)| full).to_owned()]
+    let full = PROPERTIES.iter().find(|row| row.column() == name);
+    vec![full.map_or(name, PropertyDef::name).to_owned()]
 }
 
 /// The head of the column of a property, in small letters.
 pub(super) fn column_name(property: &str) -> &str {
-    let named = COLUMN_NAMES.iter().find(|(name, _)| *name == property);
-    named.map_or(property, |(_, column)| column)
+    find_property(property).map_or(property, PropertyDef::column)
 }
 
 #[cfg(test)]
 mod tests {
-    use engine::dataset::Property;
+    use engine::dataset::{PROPERTIES, Property};
 
-    use super::{COLUMN_NAMES, cut_clones, expand_property};
+    use super::{cut_clones, expand_property};
 
     #[test]
     fn long_clone_list_is_cut() {
@@ -267,10 +236,11 @@ mod tests {
 
     #[test]
     fn every_column_name_leads_to_a_property() {
-        for (full, column) in COLUMN_NAMES {
-            assert!(engine::dataset::is_property(full), "{full}");
-            assert_eq!(expand_property(column), [full]);
-            assert_eq!(expand_property(&column.to_uppercase()), [column.to_uppercase()]);
+        for row in PROPERTIES.iter().filter(|row| row.column() != row.name()) {
+            assert_eq!(expand_property(row.column()), [row.name()]);
+            let capital = row.column().to_uppercase();
+            assert_eq!(expand_property(&capital), [capital]);
         }
+        assert_eq!(expand_property("refreserv"), ["refreservation"]);
     }
 }

@@ -17,10 +17,8 @@ use std::sync::Arc;
 pub use available::available_space;
 use computed::{ComputedValues, PropertyFilter};
 pub use parse::{check_stored_value, is_create_only, is_settable, parse_create_only, parse_value};
-use table::{
-    BOOKMARK, DefaultValue, FILESYSTEM, PROPERTIES, PropertyAttr, PropertyDef, SNAPSHOT, VOLUME,
-    ValueFormat,
-};
+use table::{BOOKMARK, DefaultValue, FILESYSTEM, PropertyAttr, SNAPSHOT, VOLUME};
+pub use table::{Effects, PROPERTIES, PropertyDef, ValueFormat, find_property};
 
 use crate::local_properties::{LocalProperties, LocalProperty, PropertyValue};
 use crate::{Dataset, DatasetKind, Result};
@@ -67,12 +65,12 @@ pub struct Property {
 
 /// Whether the property exists: a native one, or one with the form of a user property.
 pub fn is_known(name: &str) -> bool {
-    table::find_property(name).is_some() || name.contains(':')
+    find_property(name).is_some() || name.contains(':')
 }
 
 /// Whether a property of words knows the word for this number. Others do not have such numbers.
 pub(crate) fn is_known_index(name: &str, value: &PropertyValue) -> bool {
-    match (table::find_property(name).map(|row| row.format), value) {
+    match (find_property(name).map(|row| row.format), value) {
         (Some(ValueFormat::Index(words)), PropertyValue::Number(number)) => {
             index_word(words, *number).is_some()
         }
@@ -82,12 +80,12 @@ pub(crate) fn is_known_index(name: &str, value: &PropertyValue) -> bool {
 
 /// Whether directories below inherit the value.
 pub fn is_inheritable(name: &str) -> bool {
-    table::find_property(name).is_none_or(PropertyDef::is_inheritable)
+    find_property(name).is_none_or(PropertyDef::is_inheritable)
 }
 
 /// The value of a property that is not set.
 pub(crate) fn default_value(name: &str) -> Option<PropertyValue> {
-    match table::find_property(name)?.default {
+    match find_property(name)?.default {
         DefaultValue::None => None,
         DefaultValue::Number(number) => Some(PropertyValue::Number(number)),
         DefaultValue::Text(text) => Some(PropertyValue::Text(text.to_owned())),
@@ -119,7 +117,7 @@ impl Dataset {
     pub fn select_properties(&self, names: &[&str]) -> Result<Vec<Option<Property>>> {
         let view = PropertyView::new(self, &|name| names.contains(&name))?;
         let own: Vec<Property> = view.user_properties().collect();
-        let find = |name: &&str| match table::find_property(name) {
+        let find = |name: &&str| match find_property(name) {
             Some(row) => view.native_property(row),
             None => own.iter().find(|property| property.name == *name).cloned(),
         };
@@ -131,7 +129,7 @@ impl Dataset {
         &self,
         name: &str,
     ) -> Result<Option<(PropertyValue, PropertySource)>> {
-        let inherited = table::find_property(name).is_none_or(PropertyDef::is_inheritable);
+        let inherited = find_property(name).is_none_or(PropertyDef::is_inheritable);
         let layers = property_layers(self)?;
         for layer in &layers {
             if layer.is_ancestor && !inherited {
@@ -343,6 +341,24 @@ impl<'a> PropertyView<'a> {
 }
 
 impl ValueFormat {
+    /// Whether it is a number as it is, whatever its unit.
+    fn is_plain_number(self) -> bool {
+        matches!(self, Self::Number | Self::Space | Self::SpaceLimit | Self::Bytes | Self::Date)
+    }
+
+    /// Whether its column is aligned to the right, as zfs(8) aligns numbers that are no dates.
+    pub fn is_right_aligned(self) -> bool {
+        matches!(self, Self::Ratio | Self::Limit) || (self.is_plain_number() && self != Self::Date)
+    }
+
+    /// The longest word, in letters; 0: it has no words.
+    pub fn word_width(self) -> usize {
+        match self {
+            Self::Index(words) => words.iter().map(|(word, _)| word.len()).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
     fn format_value(self, value: &PropertyValue) -> Option<String> {
         Some(match (self, value) {
             (Self::Ratio, PropertyValue::Number(number)) => {
@@ -350,11 +366,15 @@ impl ValueFormat {
                 format!("{whole}.{part:02}")
             }
             (Self::Limit, PropertyValue::Number(u64::MAX)) => "none".to_owned(),
-            (Self::Number | Self::Limit, PropertyValue::Number(number)) => number.to_string(),
             (Self::Index(words), PropertyValue::Number(number)) => {
                 index_word(words, *number)?.to_owned()
             }
             (Self::Text, PropertyValue::Text(text)) => text.clone(),
+            (format, PropertyValue::Number(number))
+                if format == Self::Limit || format.is_plain_number() =>
+            {
+                number.to_string()
+            }
             _ => return None,
         })
     }

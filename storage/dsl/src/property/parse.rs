@@ -27,8 +27,12 @@ pub fn parse_value(name: &str, kind: DatasetKind, text: &str) -> Result<Property
         }
         ValueFormat::Limit if text == "none" => PropertyValue::Number(u64::MAX),
         ValueFormat::Limit => PropertyValue::Number(text.parse().map_err(|_| not_a_number())?),
-        ValueFormat::Number if text == "none" => PropertyValue::Number(0),
-        ValueFormat::Number => match units::parse_binary(text) {
+        format if format.is_plain_number() && text == "none" => PropertyValue::Number(0),
+        ValueFormat::Number
+        | ValueFormat::Space
+        | ValueFormat::SpaceLimit
+        | ValueFormat::Bytes
+        | ValueFormat::Date => match units::parse_binary(text) {
             None => return Err(not_a_number()),
             Some(0) if matches!(name, "quota" | "refquota") => {
                 return Err(bad("must not be 0: use 'none' for no limit"));
@@ -137,8 +141,9 @@ pub fn check_stored_value(name: &str, kind: DatasetKind, value: &PropertyValue) 
             let is_known = words.iter().any(|(_, known)| known == number);
             is_known.then_some(()).ok_or_else(|| bad("its value is not known to this version"))?;
         }
-        (ValueFormat::Text, PropertyValue::Text(_))
-        | (ValueFormat::Limit | ValueFormat::Number, PropertyValue::Number(_)) => {}
+        (ValueFormat::Text, PropertyValue::Text(_)) => {}
+        (format, PropertyValue::Number(_))
+            if format == ValueFormat::Limit || format.is_plain_number() => {}
         _ => return Err(bad("its value is of another type")),
     }
     check_value(row, value).map_err(bad)
