@@ -47,7 +47,7 @@ cp "$scratch/data" "$scratch/m/tank/data"
 pool_mib=$(($("$ours" zpool list -Hpo allocated tank) >> 20))
 
 if [[ $EUID == 0 ]] && grep -qw btrfs /proc/filesystems && loop_devices btrfs $((mib / 2 + 256)) 2>/dev/null &&
-  mkfs.btrfs -q -f -d raid6 -m raid1c3 "${made[@]}" 2>/dev/null && mkdir "$scratch/btrfs" &&
+  mkfs.btrfs -q -f -d raid6 -m raid1c3 "${made[@]}" >/dev/null 2>&1 && mkdir "$scratch/btrfs" &&
   mount "${made[0]}" "$scratch/btrfs"; then
   btrfs=yes
   cp "$scratch/data" "$scratch/btrfs/data"

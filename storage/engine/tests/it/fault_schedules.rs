@@ -130,8 +130,8 @@ struct Scene {
     slots: Vec<usize>,
     spares: Vec<usize>,
     /// The files that are synced: the seed and the size of each.
-    files: BTreeMap<String, (u64, usize)>,
-    written: u64,
+    files: BTreeMap<String, (u32, u32)>,
+    written: u32,
 }
 
 fn disk_path(disk: usize) -> PathBuf {
@@ -148,9 +148,8 @@ impl Scene {
             engine::pool::create_on_devices(&layout.new_pool(&paths), devices, &environment());
         let spares = (layout.drives()..layout.drives() + SPARES).collect();
         let (random, pool) = (Random::new(seed), pool.unwrap());
-        let files = BTreeMap::new();
-        let mut scene =
-            Self { random, storm, pool, layout, slots, spares, files, written: seed << 8 };
+        let (files, written) = (BTreeMap::new(), u32::try_from(seed).unwrap() << 8);
+        let mut scene = Self { random, storm, pool, layout, slots, spares, files, written };
         scene.write_some();
         scene
     }
@@ -164,7 +163,7 @@ impl Scene {
         let mut new = Vec::new();
         for _ in 0..=self.random.next_below(3) {
             self.written += 1;
-            let size = 1 + usize::try_from(self.random.next_below(200 << 10)).unwrap();
+            let size = 1 + u32::try_from(self.random.next_below(200 << 10)).unwrap();
             let name = format!("file{}", self.written);
             let bytes = noise_bytes(self.written, size);
             write_to(&self.pool.filesystem("tank").unwrap(), &name, &bytes).unwrap();
