@@ -168,8 +168,7 @@ impl Pools {
             let place = (&header, target.as_str());
             let done = self.receive_next(pool, call, (&mut *input, naming), place)?;
             received.not_mounted.extend(done.warnings);
-            if call.dry_run {
-                // also of a single stream: its sender would find a broken pipe
+            if call.dry_run && input.compound_name().is_some() {
                 input.skip_snapshot()?;
                 planned.insert(target.clone(), header.guid);
             }
