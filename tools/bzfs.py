@@ -93,6 +93,11 @@ class Runner:
                           f"PidFile {folder}/sshd.pid\nPasswordAuthentication no\nPermitRootLogin yes\nStrictModes no\nMaxStartups 100\nMaxSessions 100\n"
                           f"SetEnv POOLHOUSE_STATE={self.state} PATH={self.work}/bin:/usr/sbin:/usr/bin:/sbin:/bin\n")
         os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
+        users = Path("/etc/passwd").read_text()
+        if "\nsshd:" not in users:
+            # sshd separates privileges by this user; it exists in this mount namespace alone
+            (self.work / "passwd").write_text(users + "sshd:x:74:65534::/run/sshd:/usr/sbin/nologin\n")
+            subprocess.run(["mount", "--bind", str(self.work / "passwd"), "/etc/passwd"], check=True)
         subprocess.run([sshd, "-f", str(config)], check=True)
         self.environment |= {"bzfs_test_ssh_port": str(port), "bzfs_test_enable_IPv6": "false"}
 
@@ -141,7 +146,8 @@ class Runner:
 
     def end(self):
         self.reset()
-        subprocess.run(["umount", "-l", os.path.expanduser("~")], stderr=subprocess.DEVNULL)
+        for place in (os.path.expanduser("~"), "/etc/passwd"):
+            subprocess.run(["umount", "-l", place], stderr=subprocess.DEVNULL)
         for pool in ("/wb_src", "/wb_dst"):
             if os.path.isdir(pool) and not os.path.ismount(pool):
                 remove_tree(pool)

@@ -135,7 +135,11 @@ class History:
             self.datasets.remove(dataset)
 
     def destroy_snapshot(self):
-        found = self.snapshots(lambda s: not self.clones(s) and not s.held and not s.part.startswith("stage"))
+        # a snapshot that is older than the base of the next increment stays on the receiver
+        def is_free(s):
+            is_new = s.part[1:].isdigit() and int(s.part[1:]) > self.begun
+            return is_new and not self.clones(s) and not s.held
+        found = self.snapshots(is_free)
         if found:
             snapshot = self.random.choice(found)
             self.run(f"zfs destroy $pool/{snapshot.name}")
@@ -154,6 +158,7 @@ class History:
             self.run(f"zfs hold keep $pool/{snapshot.name}")
 
     def stage(self, number):
+        self.begun = self.number
         steps = [self.write] * 8 + [self.create] * 2 + [self.snapshot] * 3 + [self.clone] * 2
         steps += [self.promote, self.rename, self.destroy, self.destroy_snapshot, self.change, self.hold]
         for _ in range(24):
