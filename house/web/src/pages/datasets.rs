@@ -1,6 +1,6 @@
 //! The table of file systems and volumes.
 
-use api::{ReplicaStatus, Role};
+use api::{CopyStatus, ReplicaStatus, Role};
 use engine::dataset::Dataset;
 use maud::{Markup, html};
 use units::human_bytes;
@@ -53,11 +53,10 @@ pub(crate) fn datasets(
     )
 }
 
-/// The time of the newest snapshot of a dataset that a replica holds. None: no replica copies the dataset. `Some(None)`:
-/// its first copy is still to come.
-fn safe_copy(dataset: &str, replicas: &[ReplicaStatus]) -> Option<Option<u64>> {
+/// The newest copy of a dataset; none: no replica copies the dataset.
+fn safe_copy<'a>(dataset: &str, replicas: &'a [ReplicaStatus]) -> Option<&'a CopyStatus> {
     let copies = replicas.iter().flat_map(|replica| &replica.copies);
-    copies.filter(|copy| copy.source == dataset).map(|copy| copy.snapshot_time).max()
+    copies.filter(|copy| copy.source == dataset).max_by_key(|copy| copy.snapshot_time)
 }
 
 fn row(dataset: &Dataset, replicas: &[ReplicaStatus], now: u64) -> Markup {
@@ -77,7 +76,7 @@ fn row(dataset: &Dataset, replicas: &[ReplicaStatus], now: u64) -> Markup {
             td class="number" { (size(dataset, "available")) }
             td { @if !is_volume { (dataset.property_value("mountpoint").unwrap_or("–")) } }
             td {
-                @match safe_copy(&dataset.name, replicas) {
+                @match safe_copy(&dataset.name, replicas).map(|copy| copy.snapshot_time) {
                     Some(Some(time)) => span title=(local(time)) { (ago(time, now)) },
                     Some(None) => span class="badge failing" { "none" },
                     None => "–",
@@ -110,8 +109,9 @@ mod tests {
             ..ReplicaStatus::default()
         };
         let both = [replica(Some(5)), replica(None), replica(Some(3))];
-        assert_eq!(safe_copy("tank/a", &both), Some(Some(5)));
-        assert_eq!(safe_copy("tank/a", &both[1..2]), Some(None));
-        assert_eq!(safe_copy("tank", &both), None);
+        let time = |dataset, replicas| safe_copy(dataset, replicas).map(|copy| copy.snapshot_time);
+        assert_eq!(time("tank/a", &both), Some(Some(5)));
+        assert_eq!(time("tank/a", &both[1..2]), Some(None));
+        assert_eq!(time("tank", &both), None);
     }
 }
