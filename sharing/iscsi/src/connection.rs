@@ -57,8 +57,6 @@ pub(crate) struct Reader {
     incoming: Incoming,
     /// The rest of the answer to a text request.
     pub(crate) text_rest: Vec<u8>,
-    /// The data of a read from memory.
-    data_in: Vec<u8>,
 }
 
 /// The next action of a thread after it let the next one read.

@@ -230,7 +230,7 @@ impl ShareServer for NfsService {
                 connection.exports.iter().map(of_export).collect::<Vec<_>>()
             });
             let (clients, note) = (clients.collect(), status_note(&status));
-            ServerReport { listening: status.listening, problem: None, clients, note }
+            ServerReport { listening: status.listening, clients, note, ..ServerReport::default() }
         })
     }
 

@@ -262,7 +262,7 @@ impl ShareServer for SmbService {
             listening: server.addresses(),
             problem: server.problem(),
             clients: status.connections.iter().map(client).collect(),
-            note: None,
+            ..ServerReport::default()
         }
     }
 

@@ -147,7 +147,7 @@ impl Path<'_> {
         blocks: Blocks,
     ) -> Option<MemoryParts> {
         let _admitted = self.admit_access(logical, AccessKind::Read).ok()?;
-        logical.unit.parts_in_memory(blocks.offset(), super::blocks::length(blocks.bytes()))
+        logical.unit.parts_in_memory(blocks.offset(), blocks::length(blocks.bytes()))
     }
 
     /// Carries out a command. `data_out` is what the initiator sent; `data_in` is filled with what it gets.

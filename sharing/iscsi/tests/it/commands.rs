@@ -5,7 +5,7 @@ use lun::{Durability, Reservations};
 
 use crate::initiator::{Initiator, Pdu, read10, write10};
 use crate::served_pool::{ServedPool, open_unit};
-use crate::volume_pool::SIZE;
+use crate::volume_pool::{SIZE, VOLUME};
 
 /// Bytes that differ from block to block.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
@@ -324,7 +324,7 @@ fn reads_come_back_in_a_row() {
             })
             .collect();
         // each command has its own data, in whatever order the answers come
-        let mut found = vec![Vec::new(); tags.len()];
+        let mut found = vec![Vec::<u8>::new(); tags.len()];
         let mut left = tags.len();
         while left > 0 {
             let pdu = initiator.receive().expect("an answer");
@@ -339,8 +339,9 @@ fn reads_come_back_in_a_row() {
             let start = usize::try_from(first).unwrap() * 512;
             assert!(found == data[start..start + usize::from(count) * 512], "{first} {count}");
         }
-        assert_eq!(served.server.status().sessions[0].counters.errors, 0);
-        drop(initiator);
+        let status = served.server.status();
+        let counters = status.sessions.last().expect("a session").counters;
+        assert_eq!(counters.errors, 1, "the unit attention after the login alone");
     }
 }
 
@@ -351,7 +352,11 @@ fn initiators_read_the_space_threshold() {
     served.pool.set_property(VOLUME, "volsize", &(1_u64 << 30).to_string()).unwrap();
     assert_eq!(initiator.attentions(), [(0x2a, 0x09)], "capacity data has changed");
     served.server.set_space_warning(25);
-    assert_eq!(page(&mut initiator, 0xb2)[4], 11, "counts are of 2048 blocks");
+    assert_eq!(
+        initiator.read(&[0x12, 1, 0xb2, 1, 0, 0], 256).good()[4],
+        11,
+        "counts are of 2048 blocks"
+    );
     let threshold = initiator.read(&[0x1a, 8, 0x1c, 2, 255, 0], 255).good();
     assert_eq!(threshold[4..8], [0x5c, 2, 0, 20]);
     assert_eq!(threshold[20..], [0x80, 1, 0, 0, 0, 0, 1, 0], "256 MiB, a quarter");

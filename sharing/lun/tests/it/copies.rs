@@ -11,7 +11,7 @@ const OTHER: &str = "tank/other";
 const CACHED: Durability = Durability::Cached;
 
 /// Bytes that compress to nothing smaller.
-fn noise(length: u64) -> Vec<u8> {
+pub(crate) fn noise(length: u64) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

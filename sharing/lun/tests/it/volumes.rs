@@ -9,6 +9,7 @@ use lun::{
 };
 use proptest::prelude::*;
 
+use crate::copies::noise;
 use crate::volume_pool::{SIZE, VOLUME, VOLUME_BLOCK, create_pool, environment};
 
 const BLOCK: u64 = 512;
@@ -363,13 +364,13 @@ fn reads_from_memory_find_the_content() {
         bytes
     };
     // dirty blocks and holes, across their borders
-    unit.write(block - 512, &content(15, 40, 7), Durability::Cached).unwrap();
+    unit.write(block - 512, &noise(40 * 512), Durability::Cached).unwrap();
     let ranges =
         [(0, 512), (block - 512, 1024), (512, 5 * 8192), (40 * block, 100_000 / 512 * 512)];
     for (offset, length) in ranges {
         assert!(from_memory(offset, length) == Some(read(offset, length)), "{offset} {length}");
     }
-    // after a sync the blocks are on the drive, until they are read often enough
+    // after a sync the blocks are in the cache
     pool.sync().unwrap();
     let until_cached = || {
         (0..9).find_map(|_| {
