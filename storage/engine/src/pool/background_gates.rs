@@ -23,7 +23,7 @@ pub(super) struct BackgroundGates {
 }
 
 impl Pool {
-    /// Has scans and removals that begin from now on stand still whenever `is_held` says so of them.
+    /// Suspends scans and removals that begin from now on, whenever `is_held` says so of them.
     pub fn set_background_gates(&self, is_held: Arc<dyn Fn(GatedWork) -> bool + Send + Sync>) {
         let of_removal = Arc::clone(&is_held);
         let scan = BackgroundGate::new(Arc::new(move || is_held(GatedWork::Scan)));

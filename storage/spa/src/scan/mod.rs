@@ -82,7 +82,7 @@ impl std::fmt::Debug for BackgroundGate {
 pub struct ScanProgress {
     /// Scanned bytes, and the wish that it should stop.
     pub job: Job,
-    /// When it stands still.
+    /// Whether it is suspended.
     pub(crate) gate: BackgroundGate,
     pub(crate) bytes_issued: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
@@ -96,7 +96,7 @@ impl ScanProgress {
         Arc::default()
     }
 
-    /// The same, of a scan that stands still while `gate` holds it back.
+    /// The same, of a scan that `gate` suspends.
     pub fn with_gate(gate: BackgroundGate) -> Arc<Self> {
         Arc::new(Self { gate, ..Self::default() })
     }
