@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """OpenZFS's own test suite (Debian's zfs-test, installed by name) with Poolhouse as zpool and zfs.
 
-  tools/zts.py POOLHOUSE [-o OUT] [-t SECONDS] [-b SECONDS] [-n POOL] [-f] GROUP[/TEST] ...      e.g. cli_root/zfs_get snapshot acl/posix
+  tools/zts.py POOLHOUSE [-o OUT] [-t SECONDS] [-b SECONDS] [-n POOL] [-f] GROUP[/TEST,...] ...      e.g. cli_root/zfs_get snapshot acl/posix
   tools/zts.py -r OUT                                                                  OUT's results as the table of docs/zts.md
 
 Runs the groups of common.run and linux.run (setup, tests, cleanup) as root, in mount and process namespaces of
@@ -299,7 +299,7 @@ def main():
             if wanted in all_groups:
                 name, only = wanted, None
             elif os.path.dirname(wanted) in all_groups:
-                name, only = os.path.dirname(wanted), [os.path.basename(wanted)]
+                name, only = os.path.dirname(wanted), os.path.basename(wanted).split(",")
             else:
                 print(f"no group {wanted}", flush=True)
                 continue

@@ -233,7 +233,7 @@ impl Cli {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsString;
+    use std::ffi::{OsStr, OsString};
 
     #[test]
     fn posix_options_end_at_the_operand() {
@@ -247,7 +247,7 @@ mod tests {
         ] {
             let args = line.split(' ').map(OsString::from).collect();
             let done = super::end_options_at_operand(args, &super::Cli::definition());
-            assert_eq!(done.join(" ".as_ref()).to_str(), Some(expected), "{line}");
+            assert_eq!(done.join(OsStr::new(" ")).to_str(), Some(expected), "{line}");
         }
     }
 

@@ -184,7 +184,7 @@ impl Birth {
     pub fn count(bonus: &[u8], order: Order) -> Result<u64> {
         let mut reader = Reader::new("indirect births header", bonus, order);
         let count = reader.u64()?;
-        if count >= MAX_OBJECT_BYTES / Self::SIZE as u64 {
+        if count >= const { MAX_OBJECT_BYTES / Self::SIZE as u64 } {
             return Err(reader.corrupt_field(8, "the births fit an object", count));
         }
         Ok(count)

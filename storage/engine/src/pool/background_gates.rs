@@ -23,13 +23,11 @@ pub(super) struct BackgroundGates {
 }
 
 impl Pool {
-    /// Has scans and removals that begin from now on stand still whenever `is_held` says so of them.
+    /// Suspends scans and removals that begin from now on, whenever `is_held` says so of them.
     pub fn set_background_gates(&self, is_held: Arc<dyn Fn(GatedWork) -> bool + Send + Sync>) {
-        let gate = |work| {
-            let is_held = Arc::clone(&is_held);
-            BackgroundGate::new(Arc::new(move || is_held(work)))
-        };
-        *self.0.background_gates.lock() =
-            BackgroundGates { scan: gate(GatedWork::Scan), removal: gate(GatedWork::Removal) };
+        let of_removal = Arc::clone(&is_held);
+        let scan = BackgroundGate::new(Arc::new(move || is_held(GatedWork::Scan)));
+        let removal = BackgroundGate::new(Arc::new(move || of_removal(GatedWork::Removal)));
+        *self.0.background_gates.lock() = BackgroundGates { scan, removal };
     }
 }

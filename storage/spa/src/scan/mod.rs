@@ -82,7 +82,7 @@ impl std::fmt::Debug for BackgroundGate {
 pub struct ScanProgress {
     /// Scanned bytes, and the wish that it should stop.
     pub job: Arc<Job>,
-    /// When it stands still.
+    /// Whether it is suspended.
     pub(crate) gate: BackgroundGate,
     pub(crate) bytes_issued: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
@@ -96,7 +96,7 @@ impl ScanProgress {
         Arc::default()
     }
 
-    /// To be watched, and stopped by that job too. It stands still while `gate` holds it back.
+    /// To be watched, and stopped by that job too; `gate` suspends it.
     pub fn of_job(job: &Arc<Job>, gate: BackgroundGate) -> Arc<Self> {
         Arc::new(Self { job: Arc::clone(job), gate, ..Self::default() })
     }
