@@ -452,7 +452,8 @@ impl Leaf {
         self.pending.lock().record(birth);
         self.active_writes.fetch_add(1, Ordering::Relaxed);
         let written = self.queue.run(|| device.write_parts_at(position, parts));
-        self.active_writes.fetch_sub(1, Ordering::Relaxed);
+        let active = self.active_writes.fetch_sub(1, Ordering::Relaxed);
+        assert!(active > 0, "a write to leaf {} ends that began", self.guid());
         self.pending.lock().record(birth);
         self.record_write_result(written.is_ok());
         written.map_err(|_| DeviceError::WriteFailed)

@@ -183,7 +183,8 @@ impl LeafQueue {
             counts.active <= MAX_ACTIVE[class],
             "a leaf has no more I/Os of a class than it may"
         );
-        self.waiting.fetch_sub(1, Relaxed);
+        let waiting = self.waiting.fetch_sub(1, Relaxed);
+        assert!(waiting > 0, "an I/O of class {class} waited before its turn");
         state.issued_at = self.ended.load(Relaxed);
     }
 
