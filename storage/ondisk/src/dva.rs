@@ -60,8 +60,16 @@ impl Dva {
     pub fn to_words(self) -> [u64; 2] {
         assert!(self.vdev.get() >> 24 == 0, "the number of vdev {} fits 24 bits", self.vdev);
         let sectors = self.asize >> 9;
-        assert!(sectors >> 24 == 0 && self.asize % 512 == 0, "{} bytes are allocated", self.asize);
-        assert!(self.offset >> 63 == 0 && self.offset % 512 == 0, "a block is at {}", self.offset);
+        assert!(
+            sectors >> 24 == 0 && self.asize.is_multiple_of(512),
+            "{} bytes are allocated",
+            self.asize
+        );
+        assert!(
+            self.offset >> 63 == 0 && self.offset.is_multiple_of(512),
+            "a block is at {}",
+            self.offset
+        );
         [
             (u64::from(self.vdev.get()) << 32) | ((self.asize >> 9) & 0x00ff_ffff),
             (self.offset >> 9) | (u64::from(self.gang) << 63),

@@ -201,7 +201,7 @@ fn append_subobj_ids(change: &SyncTaskContext<'_>, list: ObjectId, bytes: &[u8])
     if bytes.is_empty() {
         return Ok(());
     }
-    assert_eq!(bytes.len() % 8, 0, "list {list} gets whole numbers of sublists");
+    assert!(bytes.len().is_multiple_of(8), "list {list} gets whole numbers of sublists");
     let header = bpobj_header(change.mos, list)?;
     let table = if header.sublists.exists() {
         header.sublists

@@ -55,7 +55,7 @@ fn hole_words(hole: &Hole) -> [u64; 16] {
 fn regular_words(block: &Regular) -> [u64; 16] {
     for size in [block.lsize, block.psize] {
         // the mask would cut the size, and the block could not be read
-        assert!(size % 512 == 0 && size >> 9 <= 1 << 16, "a block has {size} bytes");
+        assert!(size.is_multiple_of(512) && size >> 9 <= 1 << 16, "a block has {size} bytes");
     }
     let mut words = [0; 16];
     let pairs = words.as_chunks_mut::<2>().0;
