@@ -4,8 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use planner::{
-    DriveClass, DriveSpec, Goal, Plan as Answer, PlanRequest, PoolLayout, Prices, RecordMix,
-    SpaceRules,
+    DriveClass, DriveSpec, Goal, Plan, PlanRequest, PoolLayout, Prices, RecordMix, SpaceRules,
 };
 use units::Ashift;
 
@@ -121,11 +120,11 @@ impl PlanArgs {
         let question = self.build_question()?;
         let answer = if self.layout.is_empty() {
             let goal = self.goal.as_deref().and_then(Goal::from_name);
-            Answer::ranked(&question, goal)
+            Plan::ranked(&question, goal)
         } else {
             let read = |text: &String| PoolLayout::parse(text, question.drives.len());
             let words = self.layout.iter().map(read).collect::<Result<Vec<_>, _>>();
-            words.and_then(|words| Answer::for_layouts(&question, &words))
+            words.and_then(|words| Plan::for_layouts(&question, &words))
         }?;
         if let Some(path) = &self.html {
             write_file(path, &planner::picture::render_page(&answer, &question))?;

@@ -126,6 +126,7 @@ impl Shard {
             identity,
             CacheEntry { kind, seq: turn, inserted_at: since, size, block: Some(block) },
         );
+        assert!(self.bytes() <= limit, "{} bytes are cached of {limit}", self.bytes());
         evicted
     }
 
@@ -159,6 +160,7 @@ impl Shard {
             let Some(block) = self.evict_one(kind) else { break };
             evicted.push(block);
         }
+        assert!(self.bytes() <= most, "{} bytes are left of {most}", self.bytes());
         self.trim_ghosts(limit);
         evicted
     }

@@ -85,7 +85,9 @@ impl BufferPool {
             let Ok(mut class) = class.lock() else { continue };
             let free = std::mem::take(&mut *class);
             drop(class);
-            self.pooled_bytes.fetch_sub(free.iter().map(Vec::capacity).sum(), Ordering::Relaxed);
+            let bytes = free.iter().map(Vec::capacity).sum();
+            let before = self.pooled_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            assert!(before >= bytes, "the store frees {bytes} bytes of {before}");
         }
     }
 
@@ -101,7 +103,10 @@ impl BufferPool {
         let class = self.classes.get(class).filter(|_| !is_too_much);
         match class.and_then(|class| class.lock().ok()) {
             Some(mut class) => class.push(buffer),
-            None => drop(self.pooled_bytes.fetch_sub(room, Ordering::Relaxed)),
+            None => {
+                let before = self.pooled_bytes.fetch_sub(room, Ordering::Relaxed);
+                assert!(before >= room, "a buffer of {room} bytes was counted, of {before} in all");
+            }
         }
     }
 }

@@ -29,7 +29,8 @@ impl OwnVolume {
 
 impl Drop for OwnVolume {
     fn drop(&mut self) {
-        VOLUMES.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+        let known = VOLUMES.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+        assert!(known.is_some() || std::thread::panicking(), "device {} is released once", self.0);
     }
 }
 

@@ -128,6 +128,7 @@ impl Map {
     /// An empty map with capacity for `rows` rows and `padding` sectors without data.
     pub(crate) fn with_shape(shape: Shape, padding: usize) -> Self {
         let Shape { rows, width, parity, size } = shape;
+        assert!(parity < width, "a row of {width} columns has data beside {parity} of parity");
         let columns = Vec::with_capacity((rows * width) + padding);
         Self { columns, shadows: Vec::new(), width, rows, parity, size, zero_padding: false }
     }

@@ -187,6 +187,8 @@ impl GroupState {
             self.metaslabs.push(Metaslab::new(from..from + length));
             start = end;
         }
+        let is_apart = |slab: &Metaslab, next: &Metaslab| slab.extent.end <= next.extent.start;
+        assert!(self.metaslabs.is_sorted_by(is_apart), "metaslabs of {} share no bytes", spec.vdev);
     }
 
     /// Sets the emptiest metaslab aside for logs, if there are enough.
@@ -366,6 +368,12 @@ impl GroupState {
                 self.with_deferred.insert(at);
             }
         }
+        let deferring = self.metaslabs.iter().filter(|slab| slab.has_deferred()).count();
+        assert_eq!(
+            deferring,
+            self.with_deferred.len(),
+            "each metaslab with deferred space is known"
+        );
         if ripe > 0 {
             self.min_failed_size = [u64::MAX; 2];
         }

@@ -72,6 +72,7 @@ pub(crate) struct ChangedRanges {
 
 impl Metaslab {
     pub(crate) fn new(extent: Range<u64>) -> Self {
+        assert!(extent.start <= extent.end, "a metaslab ends behind its start: {extent:?}");
         Self {
             extent,
             free: None,
@@ -163,6 +164,15 @@ impl Metaslab {
         for range in self.pending.iter().flat_map(|(_, pending)| &pending.allocated) {
             all.insert(range.clone());
         }
+        let pending = |of: fn(&PendingChanges) -> &Vec<Range<u64>>| -> u64 {
+            self.pending.iter().map(|(_, pending)| total_length(of(pending))).sum()
+        };
+        let (allocated, freed) = (pending(|it| &it.allocated), pending(|it| &it.freed));
+        assert_eq!(
+            all.total() + freed,
+            self.size() - self.allocated + allocated,
+            "a map has as free what is not allocated, but for changes of later txgs"
+        );
         Some(all)
     }
 
@@ -252,6 +262,11 @@ impl Metaslab {
         let found = free.ranges().ranges_after(from).next()?;
         let start = found.start.max(from);
         let range = start..start + most.min(found.end - start);
+        let extent = &self.extent;
+        assert!(
+            extent.start <= range.start && range.end <= extent.end,
+            "{range:?} is lent of the metaslab at {extent:?}"
+        );
         free.remove(&range);
         self.lent.insert(range.clone());
         self.assert_totals();
@@ -265,6 +280,7 @@ impl Metaslab {
         if let Some(free) = &mut self.free {
             assert!(free.insert(range.clone()), "what was lent was not free");
         }
+        self.assert_totals();
     }
 
     /// Allocates just that range; whether all of it was free.
@@ -272,6 +288,11 @@ impl Metaslab {
         if !self.free.as_mut().is_some_and(|free| free.remove(&range)) {
             return false;
         }
+        let extent = &self.extent;
+        assert!(
+            extent.start <= range.start && range.end <= extent.end,
+            "{range:?} is claimed in the metaslab at {extent:?}"
+        );
         self.allocated += range.end - range.start;
         self.assert_totals();
         append_range(&mut self.pending_mut(txg).allocated, range);

@@ -54,7 +54,22 @@ impl Dva {
     }
 
     /// The two words, as they stand on disk.
+    ///
+    /// # Panics
+    /// If a number does not fit its bits: what was read from a drive always does.
     pub fn to_words(self) -> [u64; 2] {
+        assert!(self.vdev.get() >> 24 == 0, "the number of vdev {} fits 24 bits", self.vdev);
+        let sectors = self.asize >> 9;
+        assert!(
+            sectors >> 24 == 0 && self.asize.is_multiple_of(512),
+            "{} bytes are allocated",
+            self.asize
+        );
+        assert!(
+            self.offset >> 63 == 0 && self.offset.is_multiple_of(512),
+            "a block is at {}",
+            self.offset
+        );
         [
             (u64::from(self.vdev.get()) << 32) | ((self.asize >> 9) & 0x00ff_ffff),
             (self.offset >> 9) | (u64::from(self.gang) << 63),

@@ -2,8 +2,8 @@
 
 /// Puts numbers, little-endian, and bytes one after the other.
 ///
-/// Callers allocate the buffer, so a value that does not fit is a programming error and is
-/// truncated. Each structure's test parses its encoded bytes and compares.
+/// Callers allocate the buffer, so a value that does not fit is a failed assertion: a truncated structure would
+/// look whole. Each structure's test parses its encoded bytes and compares.
 pub(crate) struct FixedWriter<'a> {
     remaining: &'a mut [u8],
 }
@@ -43,7 +43,8 @@ impl<'a> FixedWriter<'a> {
 
     /// The next `count` bytes, to be filled by another.
     pub(crate) fn next_slice(&mut self, count: usize) -> &'a mut [u8] {
-        let count = count.min(self.remaining.len());
+        let left = self.remaining.len();
+        assert!(count <= left, "a structure has {left} bytes left for a field of {count}");
         let (this, left) = std::mem::take(&mut self.remaining).split_at_mut(count);
         self.remaining = left;
         this

@@ -202,6 +202,7 @@ impl<'a> Backup<'a> {
     ) -> Result<()> {
         let blocks = std::mem::take(batch).blocks;
         let read = read_batch(source, &blocks);
+        assert_eq!(read.len(), blocks.len(), "each block of a batch is read");
         for ((block, _), stored) in blocks.iter().zip(read) {
             let stored = stored.map_err(|why| block_error(name, why))?;
             let Some(key) = BlockKey::new(block) else { continue };
@@ -229,6 +230,8 @@ impl<'a> Backup<'a> {
         index.extend(self.new.finish()?);
         let mut snapshots = self.head.snapshots.clone();
         snapshots.append(&mut self.snapshots);
+        // Rule L5: the head comes last, when all that it refers to is stored. A run that is cut before it leaves packs
+        // that no head has, and the next run uses them.
         self.repository.publish(Head {
             repository: self.repository.id().to_owned(),
             generation: self.head.generation.next(),
@@ -282,6 +285,8 @@ pub(crate) fn store_index(
             last: (&last.block.key).into(),
         });
     }
+    let indexed = summaries.iter().map(|part| part.blocks).sum::<u64>();
+    assert_eq!(indexed, locations.len() as u64, "each block is in one index object");
     Ok(summaries)
 }
 

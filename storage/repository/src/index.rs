@@ -172,6 +172,11 @@ impl IndexObject {
             entries.extend_from_slice(&number.to_le_bytes());
             entries.extend_from_slice(&[0; 4]);
         }
+        assert_eq!(
+            entries.len(),
+            locations.len() * BLOCK_ENTRY_SIZE,
+            "an index has a record of fixed size for each block"
+        );
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&pool.to_le_bytes());
         out.extend_from_slice(&units::narrow::<u32>(packs.len()).to_le_bytes());

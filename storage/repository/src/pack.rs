@@ -147,6 +147,7 @@ impl PackBuilder {
 
     /// Adds a block by its stored bytes; zeros at their end are not stored.
     pub(crate) fn add(&mut self, key: BlockKey, stored: &[u8]) -> StoredBlock {
+        assert!(!self.is_full(), "a full pack of {} blocks is stored", self.blocks.len());
         let stored = trim_zeros(stored);
         let (position, length) = (length_u32(self.bytes.len()), length_u32(stored.len()));
         let block = StoredBlock { key, hash: hash(stored), position, length };

@@ -93,6 +93,8 @@ impl Repository {
         }
         (next.generation, next.time) = (head.generation.next(), now);
         "prune".clone_into(&mut next.writer);
+        // Rule L5: objects are deleted once the head without them is stored. A cut in the other order would leave a
+        // head that refers to packs which are gone.
         self.publish(next)?;
         self.remove_leftovers();
         for object in garbage {

@@ -147,6 +147,7 @@ impl<'a> StreamWriter<'a> {
         }
         let mut bytes = record.encode(Order::Little, begin_payload);
         let (body, checksum) = bytes.split_at_mut(CHECKSUM_OFFSET);
+        assert_eq!(checksum.len(), 32, "a record ends with four words of a checksum");
         self.sum.update(body);
         if !matches!(record, Record::Begin(_)) {
             let words = self.sum.finish();

@@ -130,6 +130,10 @@ impl CloneTables {
                 more += 1;
             }
             top.write_entries(tx)?;
+            assert!(
+                top.pending.is_empty(),
+                "each changed count of clones on vdev {vdev} is written"
+            );
             if top.header.total > 0 {
                 top.write_counts(&self.mos, tx)?;
             } else if top.destroy_tables(&self.mos, tx)? {

@@ -115,6 +115,8 @@ impl TxgCommitter<'_> {
     ) -> Result<(), Error> {
         let mut good = Vec::new();
         for each in labels {
+            let length = units::to_u64(each.config_field.len());
+            assert_eq!(length, label::CONFIG_SIZE, "a configuration fills its field of the label");
             let written = label_offsets(&each.leaf, which).try_for_each(|start| {
                 let place = start + label::CONFIG_OFFSET;
                 let mut field = each.config_field.clone();
@@ -225,6 +227,8 @@ fn empty_label(start: u64) -> Vec<u8> {
 
 /// The same with a configuration.
 pub(crate) fn encode_label(config: &[u8], start: u64) -> Vec<u8> {
+    let length = units::to_u64(config.len());
+    assert!(length <= label::CONFIG_SIZE, "a configuration of {length} bytes fits its label");
     let mut bytes = empty_label(start);
     let from = units::to_usize(label::CONFIG_OFFSET);
     let field = &mut bytes[from..from + config.len()];

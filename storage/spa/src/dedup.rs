@@ -147,6 +147,11 @@ impl DedupTables {
         let statistics = work.open_statistics(&root)?;
         for family in families.values_mut().filter(|family| !family.pending.is_empty()) {
             family.sync(&mut work, &root, &statistics)?;
+            assert!(
+                family.pending.is_empty(),
+                "each changed block of {:?} is written",
+                family.checksum
+            );
         }
         families.retain(|_, family| family.directory.is_some() || !family.tables.is_empty());
         Ok(work.uses_delta)

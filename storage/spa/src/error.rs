@@ -113,7 +113,9 @@ pub enum Error {
         vdev: VdevId,
     },
     /// A mapping that is being condensed contradicts itself (Corrupt).
-    #[error("the condensed mapping of removed vdev {vdev} has {found} entries where {expected} belong")]
+    #[error(
+        "the condensed mapping of removed vdev {vdev} has {found} entries where {expected} belong"
+    )]
     CondensedMapping {
         /// The removed vdev.
         vdev: VdevId,

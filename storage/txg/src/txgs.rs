@@ -146,6 +146,8 @@ pub struct SyncThreadGuard(Txgs);
 impl Drop for SyncThreadGuard {
     fn drop(&mut self) {
         let mut state = self.0.0.state.lock();
+        let threads = state.sync_threads;
+        assert!(threads > 0 || std::thread::panicking(), "a sync thread ends that was registered");
         state.sync_threads -= 1;
         self.0.0.changed.notify_all();
     }

@@ -481,7 +481,8 @@ impl Leaf {
         let class = if is_label { IoClass::Sync } else { thread_class() };
         let write = || self.queue.run(io, || device.write_parts_at(position, parts));
         let written = with_class(class, write);
-        self.active_writes.fetch_sub(1, Ordering::Relaxed);
+        let active = self.active_writes.fetch_sub(1, Ordering::Relaxed);
+        assert!(active > 0, "a write to leaf {} ends that began", self.guid());
         self.pending.lock().record(birth);
         self.record_write_result(written.is_ok());
         written.map_err(|_| DeviceError::WriteFailed)

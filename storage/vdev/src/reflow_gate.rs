@@ -132,14 +132,30 @@ impl ExclusiveLock<'_> {
 
 impl<P: Copy> Drop for SharedLock<P> {
     fn drop(&mut self) {
-        self.gate.state.lock().shared.retain(|(number, _)| *number != self.number);
+        let mut state = self.gate.state.lock();
+        let before = state.shared.len();
+        state.shared.retain(|(number, _)| *number != self.number);
+        assert!(
+            state.shared.len() + 1 == before || std::thread::panicking(),
+            "shared lock {} is released once",
+            self.number
+        );
+        drop(state);
         self.gate.released.notify_all();
     }
 }
 
 impl<P> Drop for ExclusiveLock<'_, P> {
     fn drop(&mut self) {
-        self.0.state.lock().exclusive.retain(|locked| *locked != self.1);
+        let mut state = self.0.state.lock();
+        let before = state.exclusive.len();
+        state.exclusive.retain(|locked| *locked != self.1);
+        assert!(
+            state.exclusive.len() < before || std::thread::panicking(),
+            "the exclusive lock on {:?} is held until it is released",
+            self.1
+        );
+        drop(state);
         self.0.released.notify_all();
     }
 }

@@ -71,15 +71,16 @@ impl VdevTree {
         let mut order: Vec<usize> = (0..blocks.len()).collect();
         let place = |block: &BlockWrite<'_>| (block.vdev, block.birth, block.offset);
         order.sort_unstable_by_key(|index| place(&blocks[*index]));
-        let mut rest = &order[..];
+        let (mut rest, mut written) = (&order[..], 0);
         while !rest.is_empty() {
             let (indices, later) = rest.split_at(batch_length(blocks, rest));
-            rest = later;
+            (rest, written) = (later, written + indices.len());
             let group: Vec<BlockWrite<'_>> = indices.iter().map(|index| blocks[*index]).collect();
             self.write_batch(&group, faults, &mut |place, error| {
                 results[indices[place]] = Err(error);
             });
         }
+        assert_eq!(written, blocks.len(), "each block is written in one batch");
         results
     }
 
@@ -178,6 +179,7 @@ impl WriteLayout {
         }
         let length = data.len() as u64;
         let padding = units::to_usize(ashift.round_up(length) - length);
+        assert!(padding < units::to_usize(unit), "{padding} bytes fill up a sector of {unit}");
         Ok(Self::Plain { offset, padding })
     }
 

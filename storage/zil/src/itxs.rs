@@ -143,6 +143,7 @@ impl PendingItxs {
             }
             taken.extend(items.into_iter().map(|item| (*txg, item)));
         }
+        assert!(taken.is_sorted_by_key(|(txg, _)| *txg), "records of older txgs come first");
         taken
     }
 }

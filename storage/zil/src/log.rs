@@ -171,6 +171,7 @@ impl IntentLog {
         // that would be acknowledged, and no import would find it after a crash.
         let tx = self.txgs.begin_tx().ok_or(Error::Stopped)?;
         let block = self.reserve_block(MIN_BLOCK_SIZE, tx.txg(), self.new_chain_verifier())?;
+        assert_eq!(Verifier::from_pointer(&block).seq, 1, "a chain begins with its first block");
         let mut state = self.state.lock();
         assert!(state.chain.is_empty(), "one thread at a time begins a chain");
         state.dirty_txgs.insert(tx.txg());
@@ -197,7 +198,9 @@ impl IntentLog {
             zbookmark: place,
             avoid_log_devices: spares_devices,
         };
-        Ok(self.writer.allocate_log_block(&room)?)
+        let block = self.writer.allocate_log_block(&room)?;
+        assert!(block.psize >= size, "a log block of {} bytes has space for {size}", block.psize);
+        Ok(block)
     }
 
     fn zbookmark(&self, verifier: Verifier) -> Zbookmark {
@@ -229,12 +232,16 @@ impl IntentLog {
             return Ok(());
         }
         turn.last_seq = plan.last_seq();
+        let has_records = plan.blocks.iter().skip(1).all(|block| !block.records.is_empty());
+        assert!(has_records, "each block after the first of a commit has records");
         let next = turn.predict_block_size(&plan);
         // Rule: a txg has the successors of a block before the block is written. Without the hold a sync between
         // the two would not claim them as allocated, and a crash would leave the chain's end in free space.
         let tx = self.txgs.begin_tx().ok_or(Error::Stopped)?;
         let chain = self.reserve_chain(first, &plan, next, &tx)?;
         let txg = tx.txg();
+        let synced_by_now = self.txgs.synced_txg();
+        assert!(txg > synced_by_now, "txg {txg} is held, and {synced_by_now} is synced");
         // the sync of this txg waits for these blocks: otherwise a crash could lose their
         // successors
         let under_way = InFlightGuard { log: self, txg };
@@ -257,9 +264,13 @@ impl IntentLog {
         self.writer.flush(oldest)?;
         let mut state = self.state.lock();
         // these are the last of possibly thousands of records of a txg
+        let mut done = 0;
         for link in state.chain.iter_mut().rev().take(chain.len()) {
-            link.is_done |= chain[..plan.blocks.len()].iter().any(|b| b.dvas == link.block.dvas);
+            let is_written = chain[..plan.blocks.len()].iter().any(|b| b.dvas == link.block.dvas);
+            link.is_done |= is_written;
+            done += usize::from(is_written);
         }
+        assert_eq!(done, plan.blocks.len(), "each block of a commit is in the chain");
         drop(state);
         drop(under_way);
         Ok(())

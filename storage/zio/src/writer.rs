@@ -239,6 +239,7 @@ impl Writer {
         bytes: &[u8],
     ) -> AllocRequest {
         let (copies, class) = (copy_count(request, block), self.select_class(request, bytes.len()));
+        assert!((1..=3).contains(&copies), "a block has {copies} copies");
         AllocRequest {
             psize: bytes.len() as u64,
             copies,
@@ -287,6 +288,7 @@ impl Writer {
         bytes: &[u8],
         zbookmark: Zbookmark,
     ) -> Result<(), Error> {
+        assert!(block.dvas[0].is_some(), "a block that is written at {zbookmark} has an address");
         // of a log block only the part with records is written
         let is_within = bytes.len() <= units::to_usize(block.psize);
         for dva in block.copies() {

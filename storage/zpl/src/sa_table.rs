@@ -321,7 +321,10 @@ impl SaTable {
         let layouts = self.layouts;
         assert!(layouts.is_some(), "layouts are found before the transaction begins");
         let [layout, _] = layouts.unwrap_or_default();
-        sa::encode(layout, self.values.get(..self.bonus_count).unwrap_or(&[]))
+        let bonus = sa::encode(layout, self.values.get(..self.bonus_count).unwrap_or(&[]));
+        let (length, capacity) = (bonus.len(), self.bonus_capacity);
+        assert!(length <= capacity, "attributes of {length} bytes fit a bonus of {capacity}");
+        bonus
     }
 
     /// The spill block; empty if there is none.

@@ -93,21 +93,21 @@ pub(super) fn learn(args: &LearnArgs, list: &DriveList, daemon: &DaemonArgs) -> 
         let answer = ask_bay(drive, &map, &mut input);
         daemon.request(&off)?;
         match answer? {
-            Answer::Bay(row, column) => {
+            BayReply::Bay(row, column) => {
                 if let Some(bay) = map.rows.get_mut(row).and_then(|row| row.get_mut(column)) {
                     bay.clone_from(&drive.id().to_owned());
                 }
                 save(&map, daemon)?;
             }
-            Answer::Skip => {}
-            Answer::End => break,
+            BayReply::Skip => {}
+            BayReply::End => break,
         }
     }
     Ok(Outcome::Complete)
 }
 
 /// A reply to the prompt.
-enum Answer {
+enum BayReply {
     /// Row and column, counted from 0.
     Bay(usize, usize),
     /// Not this drive.
@@ -116,7 +116,7 @@ enum Answer {
     End,
 }
 
-fn ask_bay(drive: &Drive, map: &BayMap, input: &mut impl BufRead) -> Result<Answer, Failure> {
+fn ask_bay(drive: &Drive, map: &BayMap, input: &mut impl BufRead) -> Result<BayReply, Failure> {
     let model = drive.model.as_deref().unwrap_or("unknown model");
     loop {
         let mut out = io::stdout().lock();
@@ -124,14 +124,14 @@ fn ask_bay(drive: &Drive, map: &BayMap, input: &mut impl BufRead) -> Result<Answ
         out.flush()?;
         let mut line = String::new();
         if input.read_line(&mut line)? == 0 {
-            return Ok(Answer::End);
+            return Ok(BayReply::End);
         }
         let line = line.trim();
         if line.is_empty() {
-            return Ok(Answer::Skip);
+            return Ok(BayReply::Skip);
         }
         match free_bay(line, map) {
-            Ok((row, column)) => return Ok(Answer::Bay(row, column)),
+            Ok((row, column)) => return Ok(BayReply::Bay(row, column)),
             Err(why) => print::error(&why),
         }
     }

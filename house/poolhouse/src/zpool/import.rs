@@ -22,9 +22,9 @@ use crate::progress::Progress;
 use crate::table::escape_control;
 use crate::time;
 
-/// How often it is looked how far a reading has come.
+/// Interval between looks at the progress of a read.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Where nobody says where to look.
+/// The search directory without `-d`.
 const DEFAULT_SEARCH_PATH: &str = "/dev";
 
 /// Import a pool, or list the pools that can be imported

@@ -84,7 +84,7 @@ const CLONE_BLOCK: u32 = 512;
 
 /// Attributes that a client asks for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct RequestedAttributes {
     pub(super) bitmap: Bitmap,
     pub(super) minor_version: u32,
 }
@@ -107,7 +107,7 @@ fn supported(minor_version: u32) -> Bitmap {
     }
 }
 
-impl Wanted {
+impl RequestedAttributes {
     /// Writes the attributes of a file.
     pub(super) fn write(
         &self,

@@ -3,7 +3,7 @@
 use posix::FileType;
 use vfs::{FileOffset, OpenFile};
 
-use super::attributes::{Wanted, to_set_attributes};
+use super::attributes::{RequestedAttributes, to_set_attributes};
 use super::compound::Compound;
 use crate::node::{FileNode, Node};
 use crate::request::Result;
@@ -27,7 +27,7 @@ impl Compound<'_> {
             return Err(Status::INVAL);
         }
         let node = self.current.as_ref().ok_or(Status::NOFILEHANDLE)?;
-        let wanted = Wanted { bitmap: *wanted, minor_version: self.minor_version };
+        let wanted = RequestedAttributes { bitmap: *wanted, minor_version: self.minor_version };
         wanted.write(&self.request, node, self.writer)
     }
 
@@ -37,7 +37,7 @@ impl Compound<'_> {
             return Err(Status::INVAL);
         }
         let mut own = Writer::default();
-        let attributes = Wanted { bitmap: *wanted, minor_version: self.minor_version };
+        let attributes = RequestedAttributes { bitmap: *wanted, minor_version: self.minor_version };
         attributes.write(&self.request, node, &mut own)?;
         let mut theirs = Writer::default();
         wanted.write(&mut theirs);

@@ -2,7 +2,7 @@
 
 use posix::{FileType, NewInode};
 
-use super::attributes::{Wanted, to_set_attributes};
+use super::attributes::{RequestedAttributes, to_set_attributes};
 use super::compound::Compound;
 use crate::attributes::special_type;
 use crate::names::RemoveKind;
@@ -231,7 +231,7 @@ impl Compound<'_> {
             writer.u64(entry.cookie);
             writer.opaque(entry.name);
             let node = entry.target.node(request, entry.name);
-            let attributes = Wanted { bitmap: *wanted, minor_version: minor };
+            let attributes = RequestedAttributes { bitmap: *wanted, minor_version: minor };
             if let Err(status) = attributes.write_entry(request, &node, entry.fileid, writer) {
                 // an entry whose attributes cannot be read, and whose client takes no error for it, is left out
                 writer.truncate(before);

@@ -66,6 +66,7 @@ impl Index {
 
     /// A block was written to a drive.
     pub(super) fn insert(&mut self, drive: u64, name: BlockKey, at: u64, size: u32) {
+        assert!(size > 0, "a block at {at} of cache device {drive} has bytes");
         self.locations.insert(name, CacheLocation { device_id: drive, offset: at, size });
         let order = self.write_orders.entry(drive).or_default();
         order.blocks.push_back(CachedBlock { key: name, offset: at, size });

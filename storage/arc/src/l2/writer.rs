@@ -178,6 +178,10 @@ impl RingWriter {
         let method = if short.is_some() { Compression::Lz4 } else { Compression::Off };
         let mut stored = short.unwrap_or(plain);
         let size = allocated_size(ashift, &stored);
+        assert!(
+            size <= LogBlock::SIZE as u64,
+            "a log block of {size} bytes has the space that was counted"
+        );
         stored.resize(units::to_usize(size), 0);
         let pointer = LogPointer {
             offset: self.ring.hand,

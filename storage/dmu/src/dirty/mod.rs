@@ -197,6 +197,11 @@ impl DirtyObjset {
         *self.base.write() = base;
         settle(self);
         table.dirty_ids.remove(&txg);
+        let older = table.dirty_ids.first_key_value().map(|(older, _)| *older);
+        assert!(
+            older.is_none_or(|older| older > txg),
+            "{older:?} is dirty after txg {txg} is synced"
+        );
         self.dnode_crypt.finish_txg(txg);
         self.cloned_txgs.lock().remove(&txg);
         for id in synced {

@@ -47,7 +47,7 @@ impl Object {
             return Err(Error::OutOfTree { zbookmark: self.zbookmark(block) });
         }
         let mut underway = PendingWrite::new(tx, entry, overlay);
-        let mut at = offset;
+        let (mut at, end) = (offset, offset + units::to_u64(bytes.len()));
         while !bytes.is_empty() {
             let (block, skip) = split_offset(at, size);
             let whole = bytes.len() - bytes.len().checked_rem(size).unwrap_or(0);
@@ -74,6 +74,7 @@ impl Object {
             bytes = rest;
             at += units::to_u64(count);
         }
+        assert_eq!(at, end, "each byte of a write from {offset} on is in a block");
         overlay.mark_dirty(underway.tx().txg(), entry);
         Ok(underway)
     }

@@ -41,6 +41,7 @@ pub(super) fn write_dnodes(
         let first = block * per_block;
         let content = patch_dnode_block(&below, *block, first, written)?;
         let fill = count_dnodes(&content);
+        assert!(fill <= per_block, "block {block} of dnodes has {fill} in {per_block} slots");
         jobs.push(PendingBlock {
             block: *block,
             content: Block::new(content, Order::Little),

@@ -157,6 +157,7 @@ fn write_content(
     forest.write_indirect_blocks()?;
     let grown = forest.space_delta;
     dnode.pointers = std::mem::take(&mut forest.pointers);
+    assert!(forest.levels >= dnode.levels, "the tree of object {} keeps its levels", entry.id);
     dnode.levels = forest.levels;
     let grown = grown + replace_spill(syncing, &below, &mut dnode, version)?;
     dnode.used_bytes = dnode.used_bytes.saturating_add_signed(grown);

@@ -76,6 +76,9 @@ impl<'a> TreeWriter<'a> {
         {
             self.add_level();
         }
+        let is_highest = self.levels >= Dnode::MAX_LEVELS;
+        let ancestor = self.shape().ancestor(self.top_level(), block);
+        assert!(is_highest || ancestor < roots, "block {block} is within {} levels", self.levels);
     }
 
     /// Adds levels until the tree is of a height, as a raw stream may want it.
@@ -87,6 +90,7 @@ impl<'a> TreeWriter<'a> {
 
     fn add_level(&mut self) {
         self.levels += 1;
+        assert!(self.levels <= Dnode::MAX_LEVELS, "a tree grows to {} levels", self.levels);
         if self.pointers.iter().all(|root| *root == Blkptr::EMPTY) {
             return;
         }
@@ -156,7 +160,12 @@ impl<'a> TreeWriter<'a> {
         let shape = self.shape();
         let seat = (level + 1, shape.parent(block));
         self.load_indirect(seat)?;
-        if let Some(content) = self.indirect.get_mut(&seat) {
+        let content = self.indirect.get_mut(&seat);
+        assert!(
+            content.is_some(),
+            "indirect block {seat:?} is in memory when a pointer in it changes"
+        );
+        if let Some(content) = content {
             store_pointer(content, shape.slot(block), &pointer);
         }
         self.dirty_indirect.insert(seat);
@@ -268,6 +277,8 @@ impl<'a> TreeWriter<'a> {
     }
 
     fn write_level(&mut self, level: u8, jobs: &[PendingBlock]) -> Result<()> {
+        let ascend = jobs.is_sorted_by(|job, next| job.block < next.block);
+        assert!(ascend, "each block of level {level} is written once, in order");
         let mut todo = Vec::with_capacity(jobs.len());
         for job in jobs {
             todo.push((job, self.pointer(level, job.block)?));
@@ -301,6 +312,8 @@ impl<'a> TreeWriter<'a> {
             };
             requests.iter().zip(stored).map(checked).collect::<Result<Vec<_>>>()
         })?;
+        let pointers = stored.iter().map(Vec::len).sum::<usize>();
+        assert_eq!(pointers, todo.len(), "each block of level {level} has a pointer");
         for ((job, previous), pointer) in todo.iter().zip(stored.into_iter().flatten()) {
             if pointer != *previous {
                 self.account_change(previous, &pointer);
@@ -386,6 +399,11 @@ pub(crate) fn add_fill(fill: u64, pointer: &Blkptr, zbookmark: Zbookmark) -> Res
 
 fn store_pointer(content: &mut [u8], slot: usize, pointer: &Blkptr) {
     let start = slot * Blkptr::SIZE;
+    let length = content.len();
+    assert!(
+        start + Blkptr::SIZE <= length,
+        "slot {slot} is in an indirect block of {length} bytes"
+    );
     if let Some(place) = content.get_mut(start..start + Blkptr::SIZE) {
         place.copy_from_slice(&pointer.encode());
     }

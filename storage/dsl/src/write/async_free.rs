@@ -148,9 +148,16 @@ impl FreeWork<'_> {
         // Rule: a block is freed in the txg that takes its pointer off the list. With the pointer left, a crash
         // would have it freed again, when its space belongs to another block.
         let mut freed = SpaceDelta::default();
-        for pointer in read_pointers(change, id, keep..header.count)? {
+        let pointers = read_pointers(change, id, keep..header.count)?;
+        assert_eq!(bpobj::to_u64(pointers.len()), take, "list {id} has all its pointers read");
+        for pointer in pointers {
             freed = freed + each(self, &pointer);
         }
+        assert!(
+            keep == 0 || self.budget == 0,
+            "list {id} keeps {keep} pointers only when the budget is used up, and {} are left of it",
+            self.budget
+        );
         if take > 0 {
             let object = change.object(id)?;
             object.free_range(change.tx, keep * BLKPTR_SIZE..u64::MAX)?;
@@ -203,7 +210,7 @@ impl FreeWork<'_> {
             return Ok(());
         };
         let (mut header, entries) = read_bptree(change.mos, id)?;
-        let begin = header.begin;
+        let (begin, count) = (header.begin, bpobj::to_u64(entries.len()));
         for (at, mut entry) in (begin..).zip(entries) {
             if self.budget == 0 {
                 break;
@@ -225,6 +232,11 @@ impl FreeWork<'_> {
             object.write(change.tx, at * size, &entry.encode())?;
             object.set_bonus(change.tx, U64_METADATA, &header.encode())?;
         }
+        assert!(
+            header.begin - begin <= count,
+            "{} trees are freed of {count} that wait",
+            header.begin - begin
+        );
         if header.begin == header.end {
             features::decrement(change, guid::ASYNC_DESTROY)?;
             change.remove(POOL_DIRECTORY, BPTREE_OBJ)?;

@@ -130,12 +130,12 @@ pub(crate) fn update_header<T>(
     Ok(told)
 }
 
-/// Puts pointers at the end of a list, which is not the one that all empty lists are.
+/// Puts pointers at the end of a list, which is not the one that all empty lists are. Returns their space.
 pub(crate) fn append(
     change: &SyncTaskContext<'_>,
     list: ObjectId,
     items: &[BpobjItem],
-) -> Result<()> {
+) -> Result<SpaceDelta> {
     let mut bytes = Vec::with_capacity(items.len() * Blkptr::SIZE);
     let mut sum = SpaceDelta::default();
     for item in items {
@@ -150,10 +150,12 @@ pub(crate) fn append(
     change.object(list)?.write(change.tx, count * BLKPTR_SIZE, &bytes)?;
     let freed = items.iter().filter(|item| item.is_free).count();
     update_header(change, list, |header| {
+        assert_eq!(header.count, count, "one thread at a time appends to list {list}");
         header.count += to_u64(items.len());
         header.freed += to_u64(freed);
         sum.add_to([&mut header.bytes, &mut header.compressed, &mut header.uncompressed]);
-    })
+    })?;
+    Ok(sum)
 }
 
 /// Moves a whole list into another, as a sublist or by its entries.
@@ -199,6 +201,7 @@ fn append_subobj_ids(change: &SyncTaskContext<'_>, list: ObjectId, bytes: &[u8])
     if bytes.is_empty() {
         return Ok(());
     }
+    assert!(bytes.len().is_multiple_of(8), "list {list} gets whole numbers of sublists");
     let header = bpobj_header(change.mos, list)?;
     let table = if header.sublists.exists() {
         header.sublists

@@ -196,6 +196,7 @@ pub(crate) fn add_entries(
         return Ok(());
     }
     let lists = bpobj::create_empty_bpobj(change, starts.len())?;
+    assert_eq!(lists.len(), starts.len(), "each stretch of deadlist {id} has a list");
     let entries = starts.iter().zip(lists).map(|(start, list)| (hex_name(start.get()), list.get()));
     change.insert_all(id, &entries.collect::<Vec<_>>())
 }
@@ -209,6 +210,7 @@ pub(crate) fn merge_entries(
     if starts.is_empty() || old::is_old_format(change, id)? {
         return Ok(());
     }
+    assert!(starts.is_sorted(), "stretches of deadlist {id} are joined in their order: {starts:?}");
     let all = entries(change, id)?;
     let is_joined = |start: &Txg| starts.binary_search(start).is_ok();
     for start in starts {
@@ -298,9 +300,9 @@ pub(crate) fn insert(
         return Ok(());
     }
     if old::is_old_format(change, id)? {
-        return bpobj::append(change, id, &items);
+        return bpobj::append(change, id, &items).map(drop);
     }
-    let all = entries(change, id)?;
+    let (all, count) = (entries(change, id)?, items.len());
     let mut sum = SpaceDelta::default();
     let mut by_stretch: BTreeMap<usize, Vec<BpobjItem>> = BTreeMap::new();
     for item in items {
@@ -311,6 +313,9 @@ pub(crate) fn insert(
         let at = all.partition_point(|(start, _)| *start < birth).minus_or_zero(1);
         by_stretch.entry(at).or_default().push(item);
     }
+    let sorted = by_stretch.values().map(Vec::len).sum::<usize>();
+    assert_eq!(sorted, count, "each pointer is in one stretch of deadlist {id}");
+    let mut appended = SpaceDelta::default();
     for (at, items) in by_stretch {
         let missing = Error::NoDeadlistEntry { object: id, txg: Txg::ZERO };
         let (start, mut list) = *all.get(at).ok_or(missing)?;
@@ -319,8 +324,9 @@ pub(crate) fn insert(
             bpobj::release_empty_bpobj(change, 1)?;
             change.update_u64(id, &hex_name(start.get()), list.get())?;
         }
-        bpobj::append(change, list, &items)?;
+        appended = appended + bpobj::append(change, list, &items)?;
     }
+    assert_eq!(appended, sum, "the lists of deadlist {id} get the space that its header gets");
     add_to_header(change, id, sum)
 }
 

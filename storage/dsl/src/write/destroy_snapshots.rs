@@ -209,6 +209,7 @@ fn destroy_run(
     let contents = lists.iter().map(|(_, contents)| contents).skip(1).chain([&behind]);
     let txgs = run.iter().map(|it| it.phys.creation_txg);
     let died: Vec<(Txg, &DeadlistContents)> = txgs.zip(contents).collect();
+    assert_eq!(died.len(), run.len(), "each snapshot of a run has a deadlist behind it");
     let kept = bookmark::snapshots_destroyed(change, head.dataset, since, &died)?;
     for doomed in run {
         for (feature, _) in create::dataset_features(change, doomed.id)? {
@@ -303,6 +304,13 @@ struct EntryMerges {
 impl EntryMerges {
     /// Records the entries that began with a run, which comes after the recorded ones.
     fn add_run(&mut self, run: &[DestroyedSnapshot], kept: &[Txg], before_snapshot: bool) {
+        assert!(kept.is_sorted(), "bookmarks keep entries in their order: {kept:?}");
+        let first = run.first().map(|it| it.phys.creation_txg);
+        assert!(
+            self.clones.last().copied() <= first || first.is_none(),
+            "runs are destroyed oldest first: {first:?} after {:?}",
+            self.clones.last()
+        );
         for start in run.iter().map(|it| it.phys.creation_txg) {
             let is_kept = kept.binary_search(&start).is_ok();
             if !is_kept {

@@ -74,6 +74,13 @@ impl LedgerTotals {
                 && self.to_snapshots <= self.deadlist_space.used,
             "snapshots get no more than died"
         );
+        assert!(
+            self.prev_unique >= 0 && self.to_snapshots >= 0 && self.freed.used >= 0,
+            "blocks that died give space back: {} unique, {} to snapshots, {} freed",
+            self.prev_unique,
+            self.to_snapshots,
+            self.freed.used
+        );
     }
 }
 

@@ -159,6 +159,8 @@ pub fn end_incremental_receive(
     if refquota != 0 && new.referenced > refquota {
         return Err(Error::ReceivedAboveQuota { name: head_name.to_owned() });
     }
+    // Rule L1: the content, the snapshot and the end of the hidden clone are one txg. A crash before it leaves the
+    // head as it was and a receive that resumes; one between them would leave a head without its snapshot.
     resume::clear_resume_state(change, clone.dataset)?;
     free_log(change, head.dataset)?;
     swap_heads(change, clone, head)?;

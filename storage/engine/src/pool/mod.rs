@@ -204,7 +204,7 @@ struct Inner {
 
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Held({:?})", self.0.spa)
+        write!(f, "Pool({:?})", self.0.spa)
     }
 }
 

@@ -26,11 +26,16 @@ pub struct DatasetHold {
 impl Drop for DatasetHold {
     fn drop(&mut self) {
         let mut used = self.holds.0.lock();
-        let left = used.get(&self.id).map_or(0, |count| count - 1);
-        if left == 0 {
-            used.remove(&self.id);
+        let count = used.get(&self.id).copied().unwrap_or(0);
+        assert!(
+            count > 0 || std::thread::panicking(),
+            "dataset {} is released as often as held",
+            self.id
+        );
+        if count > 1 {
+            used.insert(self.id, count - 1);
         } else {
-            used.insert(self.id, left);
+            used.remove(&self.id);
         }
     }
 }

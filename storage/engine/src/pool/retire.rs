@@ -134,6 +134,8 @@ impl Pool {
 
 /// Renames the open heads.
 fn rename_open<T>(open: &mut HashMap<String, T>, moved: &dyn Fn(&str) -> Option<String>) {
-    let all = std::mem::take(open).into_iter();
-    open.extend(all.map(|(name, one)| (moved(&name).unwrap_or(name), one)));
+    let all = std::mem::take(open);
+    let count = all.len();
+    open.extend(all.into_iter().map(|(name, one)| (moved(&name).unwrap_or(name), one)));
+    assert_eq!(open.len(), count, "each open dataset has a name of its own after a rename");
 }

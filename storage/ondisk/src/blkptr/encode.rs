@@ -53,6 +53,10 @@ fn hole_words(hole: &Hole) -> [u64; 16] {
 }
 
 fn regular_words(block: &Regular) -> [u64; 16] {
+    for size in [block.lsize, block.psize] {
+        // the mask would cut the size, and the block could not be read
+        assert!(size.is_multiple_of(512) && size >> 9 <= 1 << 16, "a block has {size} bytes");
+    }
     let mut words = [0; 16];
     let pairs = words.as_chunks_mut::<2>().0;
     for (pair, dva) in pairs.iter_mut().zip(block.dvas) {
@@ -86,6 +90,7 @@ fn write_protection(words: &mut [u64; 16], block: &Regular) {
             [words[14], words[15]] = mac_words(mac, order);
         }
         Protection::Encrypted { salt, iv, mac } => {
+            assert!(block.fill >> 32 == 0, "the fill {} has space beside the nonce", block.fill);
             let [a, b, c, d, e, f, g, h, rest @ ..] = iv;
             words[4] = word_from_bytes(salt, order);
             words[5] = word_from_bytes([a, b, c, d, e, f, g, h], order);
@@ -100,6 +105,8 @@ fn write_protection(words: &mut [u64; 16], block: &Regular) {
 }
 
 fn embedded_words(block: &Embedded) -> [u64; 16] {
+    let length = block.payload.len();
+    assert!(length <= Blkptr::PAYLOAD, "a pointer holds a payload of {length} bytes");
     let mut payload = [0; Blkptr::PAYLOAD];
     payload.iter_mut().zip(&block.payload).for_each(|(to, from)| *to = *from);
     let mut payload = payload.as_chunks().0.iter();

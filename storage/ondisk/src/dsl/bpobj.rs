@@ -115,7 +115,14 @@ impl Bpobj {
             self.sublist_count,
             self.freed,
         ];
-        encode_words(&words, size)
+        let left_out = words[4..].iter().skip((size / 8).saturating_sub(4));
+        assert!(
+            left_out.into_iter().all(|word| *word == 0),
+            "a list in a form of {size} bytes has {} sublists and {} frees, which it cannot count",
+            self.sublist_count,
+            self.freed
+        );
+        encode_words(words.get(..size / 8).unwrap_or(&words), size)
     }
 
     /// The bytes of a pointer as a list stores it: a checksum only where dedup needs it to find
@@ -238,6 +245,7 @@ impl BptreeEntry {
         let [objset, object, level, block] = self.resume;
         let mut bytes = self.root.encode().to_vec();
         bytes.extend(encode_words(&[self.birth.get(), objset, object, level, block], 40));
+        assert_eq!(bytes.len(), Self::SIZE, "an entry of a tree to be freed has its size");
         bytes
     }
 }

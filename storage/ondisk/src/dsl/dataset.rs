@@ -189,6 +189,7 @@ impl Dataset {
         let mut bytes = encode_words(&before, 128);
         bytes.extend_from_slice(&self.root.encode());
         bytes.extend(encode_words(&after, 64));
+        assert_eq!(bytes.len(), Self::SIZE, "the record of a dataset has its size");
         bytes
     }
 

@@ -172,6 +172,7 @@ pub(super) fn object(reader: &mut Reader<'_>) -> Result<ObjectId> {
 /// Words one after the other, and zeros up to a size.
 pub(super) fn encode_words(words: &[u64], size: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    assert!(bytes.len() <= size, "{} words are in a record of {size} bytes", words.len());
     bytes.resize(size, 0);
     bytes
 }

@@ -59,12 +59,14 @@ impl ObjsetHeader {
     }
 }
 
-/// A dnode of one slot, if its content fits.
+/// A dnode of one slot, if the form of the block has it.
 fn write_dnode(room: &mut FixedWriter<'_>, dnode: Option<&Dnode>) {
+    if room.remaining() < Dnode::SLOT {
+        return;
+    }
     let slot = room.next_slice(Dnode::SLOT);
-    if let Some(dnode) = dnode
-        && slot.len() == Dnode::SLOT
-    {
+    if let Some(dnode) = dnode {
+        assert_eq!(dnode.size(), Dnode::SLOT, "a dnode in a root block has one slot");
         dnode.encode(slot);
     }
 }

@@ -32,6 +32,7 @@ impl SpaceMapHeader {
         if let Some(histogram) = &self.histogram {
             bytes.extend([0; 40]);
             bytes.extend(histogram.iter().flat_map(|count| count.to_le_bytes()));
+            assert_eq!(bytes.len(), Self::SIZE, "a header with a histogram has its size");
         }
         bytes
     }
@@ -133,6 +134,10 @@ impl SpaceMapAppender {
         vdev: Option<VdevId>,
         range: Range<u64>,
     ) -> Result<()> {
+        assert!(
+            range.start < range.end,
+            "a space map gets a range of some units, and not {range:?}"
+        );
         let long = range.end.saturating_sub(range.start) > ONE_WORD_MAX_LENGTH
             || range.start >= ONE_WORD_MAX_OFFSET;
         let own = (self.two_words && long).then_some(VdevId::new(0));

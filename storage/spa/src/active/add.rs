@@ -50,6 +50,8 @@ impl ActivePool {
                 .collect::<Result<Vec<VdevId>, Error>>()
         })??;
         self.refresh_space_limits()?;
+        // Rule L4: the vdev is allocated from once the configuration with it is synced. After a crash before that,
+        // blocks of a txg would lie on a vdev that the pool does not have.
         for vdev in added {
             self.space.allocator().set_allocatable(vdev, true)?;
         }

@@ -251,6 +251,8 @@ impl ActivePool {
         new: &NewSide,
         ashift: Option<u64>,
     ) -> Result<VdevNode, DeviceChangeError> {
+        // Rule L2: the leaf lacks all txgs up to the open one, whose writers may not know it yet. With a shorter DTL a
+        // crash before the resilver ends would leave a leaf that counts as whole and lacks blocks.
         let missed = TxgRanges::new([(INITIAL_TXG, self.txgs.open_txg())]);
         let kind = match new {
             NewSide::Device(new) => {

@@ -66,6 +66,8 @@ impl ActivePool {
     /// Makes a checkpoint of all that was changed before this call.
     pub fn create_checkpoint(&self) -> Result<(), Error> {
         self.sync()?;
+        // Rule W1: the checkpoint is noted before its txg frees anything. A block freed earlier in the txg would be
+        // reused, and a rewind to the checkpoint would find other data in it.
         self.run_early_sync_task(Self::create_checkpoint_sync)?
     }
 

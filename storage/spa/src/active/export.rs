@@ -39,6 +39,8 @@ impl ActivePool {
     /// Syncs everything, and marks the pool in the labels as exported or destroyed. Nothing can be
     /// changed afterwards; if drives fail, dirty data is lost.
     pub fn export(&self, state: PoolState) -> Result<(), Error> {
+        // Rule W3: a txg of its own marks the pool as exported. Two labels are written before the uberblock: after a
+        // cut in between, a pool that counts as exported must lack no change.
         let written = self.sync().and_then(|()| {
             let mut config = self.config.lock();
             config.current.state = state;

@@ -353,6 +353,7 @@ impl ActivePool {
             self.complete_activity(leaf, kind)?;
             return Ok(none);
         };
+        assert!(range.start >= from, "{range:?} of vdev {vdev} is lent again, before {from}");
         let part = map.to_leaf(&range);
         let done = sweep_range(&target, &part, kind);
         self.space.allocator().return_lent(vdev, metaslab, &range)?;

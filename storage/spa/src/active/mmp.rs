@@ -65,8 +65,8 @@ fn multihost_fields(interval: Option<Duration>, count: u16) -> Multihost {
         return Multihost { delay: 0, interval: None, sequence: None, fail_intervals: None };
     };
     Multihost {
-        delay: u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX),
-        interval: Some(u32::try_from(interval.as_millis()).unwrap_or(u32::MAX)),
+        delay: units::narrow::<u64>(interval.as_nanos()),
+        interval: Some(units::narrow::<u32>(interval.as_millis())),
         sequence: Some(count),
         fail_intervals: Some(FAIL_INTERVALS),
     }

@@ -149,6 +149,8 @@ impl ActivePool {
             }
             return Ok(OfflineResult::Degraded);
         }
+        // Rule L3: the leaf has all up to the last synced txg, and its DTL has each later one. This txg writes both the
+        // state and the DTL: after a crash before it, the leaf is in service and has all that is synced.
         let last = self.txgs.synced_txg();
         set_leaf(&self.tree, &leaf, leaf.to_out_of_service(Some(why), last));
         edit_vdev(root, guid, &mut |entry| {

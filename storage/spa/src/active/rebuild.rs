@@ -296,6 +296,8 @@ impl ActivePool {
                     });
                     match chunk {
                         Ok(chunk) => {
+                            let end = chunk.end;
+                            assert!(end > range.start, "a chunk of {range:?} ends at {end}");
                             self.count_chunk(vdev, range.start, chunk, watch);
                             range.start = chunk.end;
                         }

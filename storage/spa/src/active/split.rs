@@ -106,6 +106,8 @@ impl ActivePool {
     /// all that was changed before this call, with empty intent logs.
     pub fn detach_split(&self, devices: &[SplitDevice]) -> Result<(), Error> {
         let guids: Vec<Guid> = devices.iter().map(|device| device.guid).collect();
+        // Rule L7: all devices leave in one txg, and the intent logs are empty before it. A crash between two
+        // detaches would leave neither pool whole; a log would have records that only one of them has.
         self.with_emptied_logs(&|| {
             let guids = guids.clone();
             self.run_sync_task(move |active, change| {

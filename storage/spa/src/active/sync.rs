@@ -152,6 +152,16 @@ impl ActivePool {
         self.commit_txg(txg, now.seconds, root)
     }
 
+    /// The records of the datasets in the MOS have all changes of the txg: a crash would lose what is left here.
+    fn assert_datasets_written(&self, txg: Txg) {
+        for (id, set) in &*self.open_datasets.lock() {
+            assert!(
+                !set.objset.is_dirty(txg),
+                "objset {id} has changes of txg {txg} behind the MOS"
+            );
+        }
+    }
+
     /// Writes the content of those datasets.
     fn write_dirty_datasets(
         &self,
@@ -284,6 +294,7 @@ impl ActivePool {
     /// Writes the pool's own objects, again and again, until that changes nothing any more.
     fn write_mos(&self, change: &SyncTaskContext<'_>) -> Result<Blkptr, Error> {
         let txg = change.tx.txg();
+        self.assert_datasets_written(txg);
         let mut root = self.mos.synced().root().clone();
         let mut growth = SpaceDelta::default();
         for pass in 1..=MAX_SYNC_PASSES {
@@ -324,6 +335,8 @@ impl ActivePool {
         let order = Order::Little;
         assert_eq!(root.birth(), txg, "the root block of the MOS is written in every txg");
         assert!(self.uberblock.read().txg < txg, "txgs are committed in order");
+        let (synced, open) = (self.txgs.synced_txg(), self.txgs.open_txg());
+        assert!(synced < txg && txg < open, "txg {txg} is closed: {synced} is synced, {open} open");
         let uberblock =
             Uberblock { order, txg, timestamp: seconds, root, ..self.uberblock.read().clone() };
         let (multihost, checkpoint_txg) = (Some(self.heartbeat.multihost()), Txg::ZERO);
@@ -426,6 +439,7 @@ impl MosLedger<'_> {
 
 impl BlockLedger for MosLedger<'_> {
     fn block_born(&self, pointer: &Blkptr) {
+        assert_eq!(pointer.birth(), self.txg, "the MOS gets blocks of the txg that writes it");
         let more = self.space(pointer);
         let mut growth = self.growth.lock();
         *growth = *growth + more;

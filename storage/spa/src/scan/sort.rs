@@ -66,6 +66,8 @@ impl SortedBlocks {
         blocks.sort_unstable_by_key(|item| item.block.dvas[0].map(|dva| (dva.vdev, dva.offset)));
         let places = blocks.iter().map(|item| (first_vdev(item), u64::from(item.block.psize)));
         let ranges = take_turns(cut_into_batches(places));
+        let batched = ranges.iter().map(Range::len).sum::<usize>();
+        assert_eq!(batched, blocks.len(), "each block of a scan is in one batch");
         let left = AtomicUsize::new(ranges.len());
         (Self { blocks, ticket, left, is_interrupted: AtomicBool::new(false) }, ranges)
     }
@@ -80,7 +82,9 @@ impl SortedBlocks {
         if !is_complete {
             self.is_interrupted.store(true, Ordering::Release);
         }
-        let is_last = self.left.fetch_sub(1, Ordering::AcqRel) == 1;
+        let left = self.left.fetch_sub(1, Ordering::AcqRel);
+        assert!(left > 0, "each batch of {} blocks is finished once", self.blocks.len());
+        let is_last = left == 1;
         self.ticket.filter(|_| is_last && !self.is_interrupted.load(Ordering::Acquire))
     }
 }

@@ -158,6 +158,11 @@ impl ScanState {
         state.last_ticket += 1;
         let ticket = state.last_ticket;
         let position = state.aliases.translate(position);
+        let last = state.pending.back().map(|last| last.ticket);
+        assert!(
+            last < Some(ticket),
+            "positions are published in the order of the walk: {ticket} after {last:?}"
+        );
         state.pending.push_back(PendingPosition { ticket, position, is_complete: false });
         ticket
     }

@@ -92,8 +92,11 @@ impl PoolSpace {
         }
         let old = {
             let mut log = self.maps.log.lock();
-            let oldest = log.unflushed_since.values().min().copied().unwrap_or_else(|| tx.txg());
+            // whatever a drive has for an unflushed txg, the log of this txg stays
+            let oldest = log.unflushed_since.values().copied().min();
+            let oldest = oldest.map_or_else(|| tx.txg(), |oldest| oldest.min(tx.txg()));
             let kept = log.logs.split_off(&oldest);
+            assert!(kept.contains_key(&tx.txg()), "the log of txg {} is in use", tx.txg());
             std::mem::replace(&mut log.logs, kept)
         };
         // Rule: a log is freed once no metaslab names it or an older one. Earlier, an import after a crash would

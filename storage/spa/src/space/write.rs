@@ -181,7 +181,12 @@ impl PoolSpace {
         let extent = self.allocator.extent(vdev, metaslab)?;
         let (all, free_bytes) = (extent.end - extent.start, free.total());
         let counted = map.header.allocated;
+        let growth = total_bytes(&change.allocated) - total_bytes(&change.freed);
         assert!(free_bytes <= all, "a metaslab has no more free space than its size");
+        // the sum is of the drives, and so are the ranges: a log that contradicts the map makes them differ
+        if units::narrow::<i64>(all - free_bytes) != counted + growth {
+            return Err(Error::SpaceMap { vdev, metaslab });
+        }
         map.truncate(writing.tx)?;
         let mut appendix = map.appendix(self.has_spacemap_v2);
         let (txg, pass) = (writing.tx.txg(), writing.pass);
@@ -189,10 +194,7 @@ impl PoolSpace {
         appendix.push_ranges((Action::Allocated, txg, pass), None, whole)?;
         let parts = free.iter().map(|range| to_units(&range, extent.start, slab.ashift));
         appendix.push_ranges((Action::Freed, txg, pass), None, parts)?;
-        let allocated = units::narrow::<i64>(all - free_bytes);
-        let growth = total_bytes(&change.allocated) - total_bytes(&change.freed);
-        assert_eq!(counted + growth, allocated, "the sum of a space map is that of its ranges");
-        map.append(writing.tx, &appendix, allocated)?;
+        map.append(writing.tx, &appendix, counted + growth)?;
         Ok(true)
     }
 

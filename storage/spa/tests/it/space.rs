@@ -208,6 +208,51 @@ fn space_map_log_stays_short() {
     assert!(check_pool(&dir).is_clean());
 }
 
+/// Frees the blocks of the round before. Allocates others, of which every second is freed at once, so that
+/// ranges do not join.
+fn churn_blocks(written: &TestPool, kept: &mut Vec<Dva>, allocates: bool) {
+    let tx = written.open_tx();
+    let allocator = std::sync::Arc::clone(written.space.allocator());
+    for dva in kept.drain(..) {
+        allocator.free(&dva, tx.txg()).unwrap();
+    }
+    if allocates {
+        let want = AllocRequest::new(512, tx.txg());
+        let blocks: Vec<Dva> =
+            (0..4000).map_while(|_| allocator.allocate(&want).ok()?[0]).collect();
+        for (index, dva) in blocks.into_iter().enumerate() {
+            if index % 2 == 0 {
+                kept.push(dva);
+            } else {
+                allocator.free(&dva, tx.txg()).unwrap();
+            }
+        }
+    }
+    dirty_mos(written);
+}
+
+#[test]
+fn wrong_sum_of_a_map_is_an_error() {
+    let mut written = TestPool::from_fixture("mirror-2", "wrong-sum");
+    written.space.set_logging(false);
+    dirty_mos(&written);
+    written.sync();
+    let tx = written.open_tx();
+    for map in map_lengths(&written).into_keys() {
+        let map = written.mos.object(map).unwrap();
+        let mut header = map.bonus().to_vec();
+        header[16..24].copy_from_slice(&4096_i64.to_le_bytes());
+        map.set_bonus(&tx, ObjectType::SPACE_MAP_HEADER, &header).unwrap();
+    }
+    let mut kept: Vec<Dva> = Vec::new();
+    let failed = (0..ROUNDS).find_map(|_| {
+        churn_blocks(&written, &mut kept, true);
+        written.try_sync().err()
+    });
+    let is_expected = matches!(failed, Some(spa::Error::SpaceMap { .. }));
+    assert!(is_expected, "a map is rewritten, and its sum is wrong: {failed:?}");
+}
+
 #[test]
 fn overlong_map_is_rewritten() {
     let mut written = TestPool::from_fixture("mirror-2", "condense");
@@ -217,25 +262,7 @@ fn overlong_map_is_rewritten() {
     let mut kept: Vec<Dva> = Vec::new();
     let (mut before, mut shrunk) = (map_lengths(&written), 0);
     for round in 0..ROUNDS {
-        let tx = written.open_tx();
-        let allocator = std::sync::Arc::clone(written.space.allocator());
-        for dva in kept.drain(..) {
-            allocator.free(&dva, tx.txg()).unwrap();
-        }
-        if round + 2 < ROUNDS {
-            let want = AllocRequest::new(512, tx.txg());
-            let blocks: Vec<Dva> =
-                (0..4000).map_while(|_| allocator.allocate(&want).ok()?[0]).collect();
-            // every second is freed at once, so that ranges do not join
-            for (index, dva) in blocks.into_iter().enumerate() {
-                if index % 2 == 0 {
-                    kept.push(dva);
-                } else {
-                    allocator.free(&dva, tx.txg()).unwrap();
-                }
-            }
-        }
-        dirty_mos(&written);
+        churn_blocks(&written, &mut kept, round + 2 < ROUNDS);
         written.sync();
         let now = map_lengths(&written);
         shrunk += now.iter().filter(|(map, now)| before.get(map) > Some(*now)).count();

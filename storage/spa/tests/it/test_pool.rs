@@ -102,6 +102,11 @@ impl TestPool {
 
     /// Puts a txg on disk; gives how many passes that took.
     pub(crate) fn sync(&mut self) -> u16 {
+        self.try_sync().unwrap()
+    }
+
+    /// The same where a space map may be wrong.
+    pub(crate) fn try_sync(&mut self) -> Result<u16, spa::Error> {
         let tx = self.open_tx();
         let txg = tx.txg();
         let policy = |_| WritePolicy { copies: 2, ..WritePolicy::default() };
@@ -116,9 +121,9 @@ impl TestPool {
         };
         let mut passes = 1;
         loop {
-            self.space.write_changes(&self.mos, &tx, passes).unwrap();
-            let root = self.mos.sync(&syncing, &mut |_| {}).unwrap().root;
-            if !self.space.write_changes(&self.mos, &tx, passes).unwrap() {
+            self.space.write_changes(&self.mos, &tx, passes)?;
+            let root = self.mos.sync(&syncing, &mut |_| {})?.root;
+            if !self.space.write_changes(&self.mos, &tx, passes)? {
                 let uberblock = Uberblock { txg, root, ..self.pool.uberblock().clone() };
                 let commit =
                     TxgCommitter { tree: &self.sink.tree, logs: Vec::new(), multihost: false };
@@ -130,7 +135,7 @@ impl TestPool {
         }
         self.space.mark_synced(txg);
         self.txg = txg;
-        passes
+        Ok(passes)
     }
 }
 

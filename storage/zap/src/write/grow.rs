@@ -101,6 +101,7 @@ impl FatWriter<'_> {
             self.set_block_pointers(number, word..word + count, leaf)?;
             at += units::to_u64(count);
         }
+        assert_eq!(at, places.end, "each pointer of {places:?} leads to leaf {leaf}");
         Ok(())
     }
 

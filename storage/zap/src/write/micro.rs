@@ -74,6 +74,8 @@ impl Zap {
         if let Err(at) = base.index.binary_search(&seat) {
             base.index.insert(at, seat);
         }
+        let (entries, places) = (base.index.len(), base.capacity);
+        assert!(entries <= places, "{entries} entries are in a block of {places} places");
         self.cache_micro(base.index)?;
         Ok(true)
     }

@@ -55,6 +55,7 @@ impl FsWriter {
         if bytes.is_empty() {
             return Ok(offset);
         }
+        let start = offset;
         // the last piece goes to the drives while others change the file
         let mut pieces = bytes.chunks(MAX_TX_BYTES);
         let last = pieces.next_back().unwrap_or_default();
@@ -64,6 +65,7 @@ impl FsWriter {
         }
         let underway = self.write_chunk(caller, &mut draft, (offset, 0), last)?;
         let end = offset + units::to_u64(last.len());
+        assert_eq!(end - start, count, "each byte of a write to file {file} is in a piece");
         assert!(draft.size() >= end, "a file reaches to its last byte");
         drop(locked);
         drop(underway);
@@ -286,6 +288,7 @@ impl FsWriter {
             self.transactions.log_record(&tx, LogRecord::Record(body));
             draft.object.free_range(&tx, start..next)?;
             draft.store(&tx)?;
+            assert!(next > start, "each step of a hole in file {file} moves on from {start}");
             start = draft.object.next_data(next)?.unwrap_or(end).max(next);
         }
         Ok(())

@@ -66,6 +66,11 @@ impl FsWriter {
                 done.skipped += size;
             }
         }
+        assert_eq!(
+            done.rewritten,
+            units::to_u64(chosen.len()) * size,
+            "each block of file {file} that is counted is rewritten"
+        );
         if !chosen.is_empty() {
             self.rewrite_blocks(object, &chosen, done.rewritten)?;
         }

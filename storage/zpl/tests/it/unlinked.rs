@@ -72,7 +72,10 @@ fn damaged_attribute_directory_frees_no_file() {
     table.insert_u64(&tx, b"user.damaged", other.get()).expect("insert");
     drop(tx);
     writer.unlink(&credentials(4), top, b"owner").expect("unlink");
-    assert!(pool.objset.object(ObjectId::new(hidden)).is_err(), "the attribute goes with its owner");
+    assert!(
+        pool.objset.object(ObjectId::new(hidden)).is_err(),
+        "the attribute goes with its owner"
+    );
     let names = writer.fs().inode(other).expect("the other file stays");
     assert_eq!(names.attributes().nlink, 1);
     writer.release_file(other).expect("release");

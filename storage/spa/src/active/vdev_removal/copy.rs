@@ -223,10 +223,19 @@ impl ActivePool {
         placed: &[PlacedRange],
     ) -> Result<(), Error> {
         let allocator = self.space.allocator();
+        let ascend = placed.is_sorted_by(|range, next| range.source.end <= next.source.start);
+        assert!(ascend, "copied ranges of vdev {vdev} are mapped in order, each byte once");
         let (mut segments, mut obsolete, mut copied) = (Vec::new(), Vec::new(), 0);
         for range in placed {
             let used = allocator.in_use(vdev, &range.source)?;
             let unused = self.free_unused_parts(range, &used, change.tx.txg())?;
+            let length = range.source.end - range.source.start;
+            assert_eq!(
+                used.total() + unused,
+                length,
+                "the copy of {:?} of vdev {vdev} is in use or freed",
+                range.source
+            );
             if used.is_empty() {
                 continue;
             }
@@ -242,6 +251,11 @@ impl ActivePool {
         if segments.is_empty() {
             return Ok(());
         }
+        assert_eq!(
+            segments.len(),
+            obsolete.len(),
+            "each entry of a mapping has its obsolete bytes"
+        );
         self.append_to_mapping(change, vdev, &segments, &obsolete)?;
         let mapping = self.removal_mapping()?;
         mapping.extend(&segments);
@@ -262,6 +276,11 @@ impl ActivePool {
         used.iter().for_each(|part| unused.remove(&part));
         for part in unused.iter() {
             let offset = range.target.offset + (part.start - range.source.start);
+            let end = offset + (part.end - part.start);
+            assert!(
+                end <= range.target.offset + range.target.asize,
+                "{part:?} is freed in its copy, which ends before {end}"
+            );
             let dva = Dva { offset, asize: part.end - part.start, ..range.target };
             self.space.allocator().unallocate(&dva, txg)?;
         }
