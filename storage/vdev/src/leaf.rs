@@ -424,6 +424,9 @@ impl Leaf {
     }
 
     /// Tells the device that a range of it is not in use, counted from its first byte.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn discard(&self, range: Range<u64>) -> Result<(), DeviceError> {
         let device = self.device.as_ref().ok_or(DeviceError::Missing)?;
         if self.is_retired() {

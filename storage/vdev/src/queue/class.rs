@@ -79,12 +79,10 @@ impl QueueClass {
         let is_read = matches!(kind, IoKind::Read);
         match class {
             _ if matches!(kind, IoKind::Trim) => Self::Trim,
-            IoClass::User if is_read => Self::SyncRead,
-            IoClass::User => Self::AsyncWrite,
-            IoClass::Sync if is_read => Self::SyncRead,
-            IoClass::Sync => Self::SyncWrite,
+            IoClass::User | IoClass::Sync if is_read => Self::SyncRead,
             IoClass::Async if is_read => Self::AsyncRead,
-            IoClass::Async => Self::AsyncWrite,
+            IoClass::Sync => Self::SyncWrite,
+            IoClass::User | IoClass::Async => Self::AsyncWrite,
             IoClass::Scan => Self::Scan,
             IoClass::Rebuild => Self::Rebuild,
             IoClass::Removal | IoClass::Expansion => Self::Removal,

@@ -137,7 +137,7 @@ impl LeafQueue {
         let has_turn = thread_class() == IoClass::Expansion && class != QueueClass::Trim;
         let turn = (!has_turn).then(|| self.enter(class, io.cost()));
         let has_waited = turn.as_ref().is_some_and(|turn| turn.has_waited);
-        let waited = has_waited.then(|| io.device.now() - arrived);
+        let waited = has_waited.then(|| time_since(io.device, arrived));
         let result = work();
         drop(turn);
         self.classes[class as usize].count(io.bytes, waited);
@@ -147,7 +147,7 @@ impl LeafQueue {
             IoKind::Trim | IoKind::Flush => None,
         };
         if let Some(total) = total {
-            total.count(io.device.now() - arrived);
+            total.count(time_since(io.device, arrived));
         }
         result
     }
@@ -158,7 +158,7 @@ impl LeafQueue {
         let arrived = device.now();
         let turn = self.enter(QueueClass::Removal, bytes.div_ceil(COST_BYTES));
         if turn.has_waited {
-            self.classes[turn.class as usize].count_wait(device.now() - arrived);
+            self.classes[turn.class as usize].count_wait(time_since(device, arrived));
         }
     }
 
@@ -293,6 +293,11 @@ impl LeafQueue {
             served.checked_mul(share).is_none_or(|served| due.is_some_and(|due| served >= due));
         is_alone && (is_due || is_overdue)
     }
+}
+
+/// The time since a reading of the device's clock.
+fn time_since(device: &dyn Device, earlier: Duration) -> Duration {
+    device.now().checked_sub(earlier).unwrap_or_default()
 }
 
 impl QueuedIo<'_> {

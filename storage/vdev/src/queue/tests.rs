@@ -36,9 +36,10 @@ impl SimulatedDrive {
         let serve = || {
             let mut arm = self.arm.lock();
             std::thread::sleep(Duration::from_micros(100));
-            match QueueClass::new(class, kind).is_background() {
-                false => arm.users += 1,
-                true => arm.others += 1,
+            if QueueClass::new(class, kind).is_background() {
+                arm.others += 1;
+            } else {
+                arm.users += 1;
             }
             if arm.users + arm.others >= SERVED {
                 self.is_stopped.store(true, Relaxed);
