@@ -82,7 +82,9 @@ impl<'a> Sender<'a> {
         let (head, tail) = self.encode(&mut state, command, Ok(0), data);
         let parts = [&[&head[..]], data, &[&tail[..]]].concat();
         if is_delayed && state.delayed.len() < MAX_DELAYED {
-            parts.iter().for_each(|part| state.delayed.extend_from_slice(part));
+            for part in &parts {
+                state.delayed.extend_from_slice(part);
+            }
             return Ok(());
         }
         self.send(&mut state, &parts)

@@ -101,12 +101,11 @@ impl BufferPool {
         let held = self.pooled_bytes.fetch_add(room, Ordering::Relaxed);
         let is_too_much = held + room > self.limit();
         let class = self.classes.get(class).filter(|_| !is_too_much);
-        match class.and_then(|class| class.lock().ok()) {
-            Some(mut class) => class.push(buffer),
-            None => {
-                let before = self.pooled_bytes.fetch_sub(room, Ordering::Relaxed);
-                assert!(before >= room, "a buffer of {room} bytes was counted, of {before} in all");
-            }
+        if let Some(mut class) = class.and_then(|class| class.lock().ok()) {
+            class.push(buffer);
+        } else {
+            let before = self.pooled_bytes.fetch_sub(room, Ordering::Relaxed);
+            assert!(before >= room, "a buffer of {room} bytes was counted, of {before} in all");
         }
     }
 }

@@ -133,18 +133,15 @@ impl<'a> StreamWriter<'a> {
     }
 
     fn put(&mut self, record: &Record, payload: &[u8]) -> Result<()> {
-        let begin_payload = match record {
-            Record::Begin(_) => u32::try_from(payload.len()).map_err(|_| Error::Unsupported {
-                what: "a stream header above 4 GiB".to_owned(),
-            })?,
-            _ => {
-                check_payload(record, payload)?;
-                0
-            }
-        };
-        if matches!(record, Record::Begin(_)) {
+        let begin_payload = if matches!(record, Record::Begin(_)) {
             self.sum = Fletcher4::new(false);
-        }
+            u32::try_from(payload.len()).map_err(|_| Error::Unsupported {
+                what: "a stream header above 4 GiB".to_owned(),
+            })?
+        } else {
+            check_payload(record, payload)?;
+            0
+        };
         let mut bytes = record.encode(Order::Little, begin_payload);
         let (body, checksum) = bytes.split_at_mut(CHECKSUM_OFFSET);
         assert_eq!(checksum.len(), 32, "a record ends with four words of a checksum");

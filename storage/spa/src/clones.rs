@@ -118,6 +118,10 @@ impl CloneTables {
     /// Writes what has changed. Tables are made with `random`, and are gone when nothing is left in
     /// them. Gives by how many the vdevs have become more that have tables: what the feature's
     /// count of uses is to be changed by.
+    ///
+    /// # Panics
+    ///
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn sync(&self, tx: &Tx, random: &mut dyn FnMut() -> u64) -> Result<i64, Error> {
         let directory = PoolDirectory::open(self.mos.clone())?;
         let mut more = 0_i64;

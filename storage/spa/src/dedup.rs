@@ -132,6 +132,10 @@ impl DedupTables {
 
     /// Writes what has changed. Gives by how many the directories of `fast_dedup` have become more:
     /// what the feature's count of uses is to be changed by.
+    ///
+    /// # Panics
+    ///
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn sync(
         &self,
         tx: &Tx,

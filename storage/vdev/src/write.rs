@@ -62,6 +62,10 @@ impl VdevTree {
 
     /// Writes many blocks, small neighbours in one request for each drive; what became of each is
     /// given in the same order.
+    ///
+    /// # Panics
+    ///
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn write_many(
         &self,
         blocks: &[BlockWrite<'_>],

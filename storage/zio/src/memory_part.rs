@@ -76,7 +76,7 @@ mod tests {
             assert!(parts.push(block.clone(), skip, count));
             parts.push_zeros(100_000);
             let found: Vec<u8> = parts.slices().flatten().copied().collect();
-            assert_eq!(found, [&bytes[skip..skip + count], &[0; 100_000]].concat());
+            assert_eq!(found, [&bytes[skip..skip + count], &vec![0; 100_000]].concat());
         }
         let mut parts = MemoryParts::default();
         assert!(!parts.push(block.clone(), 1, bytes.len()) && !parts.push(block, usize::MAX, 1));

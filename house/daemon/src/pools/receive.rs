@@ -99,7 +99,7 @@ impl Pools {
         let mut input = StreamInput::open(stream)?;
         if call.corrective {
             let done = pool.handle.heal_from_stream(&call.target, call.dry_run, &mut input)?;
-            let Healed { snapshot, examined, damaged, healed, .. } = done;
+            let Healed { snapshot, examined, damaged, repaired: healed, .. } = done;
             let healed = Some(HealedSnapshot { snapshot, examined, damaged, healed });
             return Ok(ReceivedStream { healed, ..ReceivedStream::default() });
         }

@@ -169,7 +169,7 @@ fn origins(pool: &ManagedPool, top: &str) -> Result<Vec<(String, String)>> {
     };
     match pool.handle.list_datasets(top, &query, add, &mut |_| ()) {
         Err(engine::Error::NoSuchDataset { .. }) => Ok(Vec::new()),
-        listed => Ok(listed.map(|_| found)?),
+        listed => Ok(listed.map(|()| found)?),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which datasets a command is about: what `zfs list` and `zfs get` have in common.
 
 use api::{ListDatasets, ListMounts};
-use engine::dataset::{Dataset, DatasetQuery, PROPERTIES, Property, PropertyDef, find_property};
+use engine::dataset::{Dataset, DatasetQuery, PROPERTIES, Property, find_property};
 
 use super::owner_property::{is_owner_property, with_owner_id};
 use crate::daemon::DaemonArgs;
@@ -204,12 +204,12 @@ pub(super) fn expand_property(name: &str) -> Vec<String> {
         return space.into_iter().chain(more).map(str::to_owned).collect();
     }
     let full = PROPERTIES.iter().find(|row| row.column() == name);
-    vec![full.map_or(name, PropertyDef::name).to_owned()]
+    vec![full.map_or(name, |row| row.name()).to_owned()]
 }
 
 /// The head of the column of a property, in small letters.
 pub(super) fn column_name(property: &str) -> &str {
-    find_property(property).map_or(property, PropertyDef::column)
+    find_property(property).map_or(property, |row| row.column())
 }
 
 #[cfg(test)]

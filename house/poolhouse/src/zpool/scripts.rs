@@ -76,13 +76,11 @@ impl ScriptColumns {
 
 /// The folders of scripts, in the order of their search.
 fn folders() -> Vec<PathBuf> {
-    match std::env::var_os("ZPOOL_SCRIPTS_PATH") {
-        Some(list) => std::env::split_paths(&list).collect(),
-        None => {
-            let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".zpool.d"));
-            home.into_iter().chain([PathBuf::from(SYSTEM_FOLDER)]).collect()
-        }
+    if let Some(list) = std::env::var_os("ZPOOL_SCRIPTS_PATH") {
+        return std::env::split_paths(&list).collect();
     }
+    let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".zpool.d"));
+    home.into_iter().chain([PathBuf::from(SYSTEM_FOLDER)]).collect()
 }
 
 fn find_script(name: &str) -> Result<PathBuf, Failure> {

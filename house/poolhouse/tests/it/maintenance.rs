@@ -64,7 +64,7 @@ fn status_shows_columns_of_scripts() {
     assert!(is_done && heads.split_whitespace().skip(5).eq(["bay", "file"]), "{shown}");
     let drive = shown.lines().find(|line| line.contains(".img  ONLINE")).unwrap();
     let cells: Vec<&str> = drive.split_whitespace().skip(5).collect();
-    assert!(cells[0] == "7" && cells[1].ends_with(".img"), "{shown}");
+    assert!(cells[0] == "7" && cells[1].contains(".img"), "{shown}");
     assert!(!run("1", "nothere").0 && !run("1", "../bay").0);
     if rustix::process::geteuid().is_root() {
         let (is_done, why) = run("", "bay");

@@ -222,7 +222,7 @@ fn kill_under_load(test: &str, kills: u64, seed: u64) {
         let go_on = |kills: u64| {
             let before = steps();
             nas.wait_until(|| {
-                let ended = writers.iter().position(|writer| writer.is_finished());
+                let ended = writers.iter().position(std::thread::ScopedJoinHandle::is_finished);
                 assert_eq!(ended, None, "a writer has failed after {kills} kills of seed {seed}");
                 steps().iter().zip(&before).all(|(now, before)| now > before)
             });

@@ -84,7 +84,7 @@ fn backup(form: &Form) -> Result<Action, String> {
         location: location.to_owned(),
         targets: vec![dataset.to_owned()],
         recursive,
-        access: None,
+        ..StartBackup::default()
     };
     let option: &[&str] = if recursive { &["-r"] } else { &[] };
     let command = [&["backup", "run"], option, &[location, dataset]].concat();

@@ -211,8 +211,8 @@ impl Command {
     fn parse_primary(cdb: &[u8; 16]) -> Parsed {
         Ok(match cdb[0] {
             0x00 => Self::TestUnitReady,
-            // descriptor format is not there
-            0x03 if cdb[1] & 1 != 0 => return Err(Sense::invalid_field(1)),
+            // neither descriptor format nor saved parameters are there
+            0x03 | 0x4d if cdb[1] & 1 != 0 => return Err(Sense::invalid_field(1)),
             0x03 => Self::RequestSense { allocation: cdb[4].into() },
             0x12 => {
                 let has_page = cdb[1] & 1 != 0;
@@ -244,7 +244,6 @@ impl Command {
                 Self::ReadCapacity10
             }
             // SP: nothing is saved; pages are whole, and have no subpages
-            0x4d if cdb[1] & 1 != 0 => return Err(Sense::invalid_field(1)),
             0x4d if cdb[3] != 0 => return Err(Sense::invalid_field(3)),
             0x4d if be16(cdb, 5) != 0 => return Err(Sense::invalid_field(5)),
             0x4d => Self::LogSense { page: cdb[2] & 0x3f, allocation: length16(cdb, 7) },

@@ -164,7 +164,8 @@ fn clients_show_certificates_where_asked() {
 
 fn tls_config() -> Arc<tls::ServerConfig> {
     let from = Date { year: 2026, month: 1, day: 1 };
-    let authority = Authority::new("test", from).unwrap();
-    let (chain, key) = authority.issue(&["localhost".to_owned()], from, from).unwrap();
+    let names = ["localhost".to_owned()];
+    let authority = Authority::new("test", &names, from).unwrap();
+    let (chain, key) = authority.issue(&names, from, from).unwrap();
     tls::server_config(chain.as_bytes(), key.as_bytes()).unwrap()
 }

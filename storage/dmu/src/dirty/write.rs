@@ -34,6 +34,10 @@ impl Object {
 
     /// The same, but many whole blocks may still be on their way to the drives when this returns, so
     /// that other parts of the object can be changed meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn begin_write<'a, T: Borrow<Tx>>(
         &self,
         tx: T,

@@ -56,7 +56,7 @@ pub(super) enum DefaultValue {
     Text(&'static str),
 }
 
-/// What follows the change of a property, as a set.
+/// The set of parts of the system that follow the change of a property.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Effects(u8);
 
@@ -120,7 +120,7 @@ impl PropertyDef {
         self.format
     }
 
-    /// What follows a change.
+    /// The parts of the system that follow a change.
     pub fn effects(&self) -> Effects {
         self.effects
     }

@@ -27,7 +27,7 @@ pub struct Healed {
     /// Damaged blocks that were found.
     pub damaged: u64,
     /// Damaged blocks that can be read again.
-    pub healed: u64,
+    pub repaired: u64,
     /// Bytes of the stream.
     pub bytes: u64,
 }
@@ -85,7 +85,7 @@ impl Pool {
             Target { pool: self, objset, key, zstd_level, is_raw, dry_run, current: None, found };
         while target.next_record(input).map_err(|why| receive_error(&name, why))? {}
         target.found.bytes = input.bytes() - first;
-        let left = target.found.damaged - target.found.healed;
+        let left = target.found.damaged - target.found.repaired;
         if left > 0 && !dry_run {
             return Err(receive_error(
                 &name,
@@ -93,7 +93,7 @@ impl Pool {
                     "{} damaged blocks were healed, and {left} were not: the stream does not have them in \
                      the form in which they are stored; try a stream sent with -w or -Lec by the system \
                      that has a good copy",
-                    target.found.healed
+                    target.found.repaired
                 ),
             ));
         }
@@ -240,7 +240,7 @@ impl Target<'_> {
         let spa = &self.pool.0.spa;
         let done = spa.rewrite_block(pointer, place, stored);
         let done = done.map_err(|why| send::Error::Pool { why: why.to_string() })?;
-        self.found.healed += u64::from(done);
+        self.found.repaired += u64::from(done);
         Ok(())
     }
 }

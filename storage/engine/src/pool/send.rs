@@ -104,12 +104,11 @@ impl Pool {
             return Err(Error::NoSuchDataset { name: name.clone() });
         }
         let base = step.base.as_deref().map(|base| self.send_base(&dataset, base)).transpose()?;
-        let base = match &plan.saved {
-            Some(saved) => saved.base,
-            None => {
-                super::incomplete::check_received(&dataset)?;
-                base
-            }
+        let base = if let Some(saved) = &plan.saved {
+            saved.base
+        } else {
+            super::incomplete::check_received(&dataset)?;
+            base
         };
         let dsl_failed = |error: dsl::Error| match error {
             dsl::Error::KeyNotLoaded { .. } => Error::Refused {

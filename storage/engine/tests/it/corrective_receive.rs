@@ -37,9 +37,9 @@ fn text() -> Vec<u8> {
     (0..60_000_u32).flat_map(|number| format!("{number} bottles\n").into_bytes()).collect()
 }
 
-fn send(pool: &Pool, request: SendRequest) -> Vec<u8> {
+fn send(pool: &Pool, request: &SendRequest) -> Vec<u8> {
     let mut stream = Vec::new();
-    pool.send(&request, &mut stream).unwrap();
+    pool.send(request, &mut stream).unwrap();
     stream
 }
 
@@ -108,9 +108,9 @@ fn stream_heals_damaged_blocks_of_snapshot() {
             large_blocks: true,
             ..SendRequest::default()
         };
-        let stream = send(&pool, SendRequest { compressed, raw, ..form.clone() });
+        let stream = send(&pool, &SendRequest { compressed, raw, ..form.clone() });
         let is_secret = filesystem == "tank/secret";
-        let stored = send(&pool, SendRequest { compressed: true, raw: is_secret, ..form });
+        let stored = send(&pool, &SendRequest { compressed: true, raw: is_secret, ..form });
         pool.export().unwrap();
         drop(pool);
         let damaged = damage(&folder, &payloads(&stored));
@@ -122,10 +122,10 @@ fn stream_heals_damaged_blocks_of_snapshot() {
             pool.load_key(filesystem, SECRET).unwrap();
         }
         let counted = heal(&pool, &snapshot, true, &stream).unwrap();
-        assert_eq!((counted.damaged, counted.healed), (damaged, 0), "{filesystem}");
+        assert_eq!((counted.damaged, counted.repaired), (damaged, 0), "{filesystem}");
         // the snapshot of the stream is found by its guid
         let done = heal(&pool, filesystem, false, &stream).unwrap();
-        assert_eq!((done.damaged, done.healed), (damaged, damaged), "{filesystem}");
+        assert_eq!((done.damaged, done.repaired), (damaged, damaged), "{filesystem}");
         assert_eq!(done.snapshot, snapshot);
         assert_eq!(heal(&pool, &snapshot, false, &stream).unwrap().damaged, 0);
         if raw {
@@ -141,9 +141,10 @@ fn stream_heals_damaged_blocks_of_snapshot() {
 fn wrong_stream_heals_nothing() {
     let (pool, folder) = create_pool("healwrong");
     let form = SendRequest { large_blocks: true, compressed: true, ..SendRequest::default() };
-    let stream = send(&pool, SendRequest { snapshot: "tank/plain@one".to_owned(), ..form.clone() });
+    let stream =
+        send(&pool, &SendRequest { snapshot: "tank/plain@one".to_owned(), ..form.clone() });
     pool.create_snapshots(&["tank/plain@two".to_owned()]).unwrap();
-    let other = send(&pool, SendRequest { snapshot: "tank/plain@two".to_owned(), ..form });
+    let other = send(&pool, &SendRequest { snapshot: "tank/plain@two".to_owned(), ..form });
     pool.export().unwrap();
     drop(pool);
     let damaged = damage(&folder, &payloads(&stream));

@@ -46,7 +46,7 @@ fn operations_needing_disabled_features_are_refused() {
 #[test]
 fn streams_needing_disabled_features_are_refused() {
     let (source, _folder) = create_pool("refused-source");
-    write_file(&source, "tank", "file", &[7; 200_000]);
+    write_file(&source, "tank", "file", &vec![7; 200_000]);
     source.create_snapshots(&["tank@one".to_owned()]).unwrap();
     let send = |change: &dyn Fn(&mut SendRequest)| {
         let mut request = SendRequest { snapshot: "tank@one".to_owned(), ..SendRequest::default() };

@@ -121,7 +121,7 @@ fn cut_raw_receive_is_resumed() {
 }
 
 #[test]
-fn saved_part_of_a_raw_receive_is_sent_on() {
+fn saved_part_of_raw_receive_is_sent() {
     let [(middle, first), (last, second), (sender, _kept)] =
         ["rawsaved", "rawsavedlast", "rawsavedsender"].map(create_pool);
     let stream = recorded("raw.zstream");

@@ -397,7 +397,7 @@ fn gate_holds_a_scan_back() {
     }));
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| pool.run_scans(&stop));
+        scope.spawn(|| pool.run_activities(&stop));
         let state = || pool.scan_status().unwrap().state;
         pool.start_scrub(ScrubRange::All).unwrap();
         std::thread::sleep(Duration::from_millis(500));

@@ -105,6 +105,10 @@ impl Bpobj {
     }
 
     /// The bytes of one in a form of `size` bytes; what an older form lacks is left out.
+    ///
+    /// # Panics
+    ///
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn encode(&self, size: usize) -> Vec<u8> {
         let words = [
             self.count,
@@ -241,6 +245,10 @@ impl BptreeEntry {
     }
 
     /// The bytes of one.
+    ///
+    /// # Panics
+    ///
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn encode(&self) -> Vec<u8> {
         let [objset, object, level, block] = self.resume;
         let mut bytes = self.root.encode().to_vec();

@@ -166,6 +166,10 @@ impl Dataset {
     }
 
     /// The bytes of one, as it lies in a bonus buffer.
+    ///
+    /// # Panics
+    ///
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn encode(&self) -> Vec<u8> {
         let before = [
             self.dir.get(),

@@ -24,6 +24,10 @@ impl SpaceMapHeader {
     }
 
     /// The bytes: 24, or with a histogram 320.
+    ///
+    /// # Panics
+    ///
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::SIZE);
         bytes.extend(self.object.get().to_le_bytes());

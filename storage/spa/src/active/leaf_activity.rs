@@ -339,6 +339,10 @@ impl ActivePool {
 
     /// Does one step of the work of a leaf. After the last one the work is complete, which is on the drives
     /// when this returns.
+    ///
+    /// # Panics
+    ///
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn step_activity(&self, leaf: Guid, kind: ActivityKind) -> Result<ActivityStep, Error> {
         let none = ActivityStep { bytes: 0, rate: 0 };
         let activity = self.activities.0.lock().get(&(leaf, kind)).copied();

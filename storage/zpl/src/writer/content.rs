@@ -257,6 +257,10 @@ impl FsWriter {
     }
 
     /// Makes a hole in a file, which keeps its size.
+    ///
+    /// # Panics
+    ///
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn punch_hole(
         &self,
         caller: &ChangeContext,

@@ -39,6 +39,10 @@ struct RewriteBlock {
 impl FsWriter {
     /// Rewrites the blocks at the start of a range, in bytes, as many as one transaction holds. Blocks that
     /// `wants` refuses, holes, and blocks that are dirty anyway stay as they are.
+    ///
+    /// # Panics
+    ///
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn rewrite_range(
         &self,
         file: ObjectId,

@@ -5,8 +5,8 @@
 //! targets[]           fabric (iscsi), wwn
 //!  └ tpgs[]           attributes: generate_node_acls, authentication; demo_mode_write_protect
 //!     ├ luns[]        index, storage_object (/backstores/PLUGIN/NAME)
-//!     └ node_acls[]   node_wwn, chap_userid, chap_password; mapped_luns[] with write_protect
-//!                     chap_mutual_userid, chap_mutual_password: the target's own; a tpg has the four for the
+//!     └ node_acls[]   node_wwn, user, password; mapped_luns[] with write_protect
+//!                     mutual_user, mutual_password: the target's own; a tpg has the four for the
 //!                     initiators without an entry
 //! ```
 
@@ -58,10 +58,14 @@ struct Tpg {
 /// The users of CHAP of a tpg or of an initiator.
 #[derive(Deserialize)]
 struct Users {
-    chap_userid: Option<String>,
-    chap_password: Option<String>,
-    chap_mutual_userid: Option<String>,
-    chap_mutual_password: Option<String>,
+    #[serde(rename = "chap_userid")]
+    user: Option<String>,
+    #[serde(rename = "chap_password")]
+    password: Option<String>,
+    #[serde(rename = "chap_mutual_userid")]
+    mutual_user: Option<String>,
+    #[serde(rename = "chap_mutual_password")]
+    mutual_password: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -158,10 +162,7 @@ impl Users {
         let user = |name: &Option<String>, secret: &Option<String>| {
             FoundUser::new(name.as_deref(), secret.as_deref())
         };
-        (
-            user(&self.chap_userid, &self.chap_password),
-            user(&self.chap_mutual_userid, &self.chap_mutual_password),
-        )
+        (user(&self.user, &self.password), user(&self.mutual_user, &self.mutual_password))
     }
 }
 

@@ -65,7 +65,7 @@ fn unmounted_entries_are_not_exported() {
     let mounted = filesystem("tank/a", "off", "off");
     let never_mounted = DatasetFacts { mounted_at: None, mountpoint: None, ..mounted.clone() };
     for served in [&mounted, &never_mounted] {
-        let resolved = resolve(&entries, &[served.clone()], &set(&[]), &set(&[]));
+        let resolved = resolve(&entries, std::slice::from_ref(served), &set(&[]), &set(&[]));
         assert_eq!((resolved.set.nfs.len(), resolved.problems.len()), (1, 0), "{resolved:?}");
     }
     let unmounted = DatasetFacts { mounted_at: None, is_unmounted: true, ..mounted };
