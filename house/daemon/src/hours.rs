@@ -150,9 +150,9 @@ fn wake_time(awake: Option<Window>, now: u64) -> Option<u64> {
 fn find_work(context: &Context) -> Work {
     let mut work = Work::default();
     for pool in context.pools.all() {
-        let scan = pool.handle.scan_status();
+        let scan = pool.handle.scans().status();
         work.is_running |= scan.is_some_and(|scan| scan.is_scanning());
-        for drive in &pool.handle.io_stats().drives {
+        for drive in &pool.handle.drives().io_stats().drives {
             for kind in [&drive.read, &drive.write, &drive.trim, &drive.flush] {
                 work.requests += kind.requests;
                 work.is_running |= kind.in_flight > 0;

@@ -13,7 +13,7 @@ const VARIABLE: &str = "POOLHOUSE_PARAMETERS";
 /// Has the background work of a pool obey the parameters, if there is a folder of them.
 pub(crate) fn apply(pool: &Pool) {
     let Some(folder) = std::env::var_os(VARIABLE).map(PathBuf::from) else { return };
-    pool.set_background_gates(Arc::new(move |work| is_held(&folder, work)));
+    pool.activities().set_gates(Arc::new(move |work| is_held(&folder, work)));
 }
 
 const fn file_name(work: GatedWork) -> &'static str {

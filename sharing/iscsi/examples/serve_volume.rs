@@ -51,7 +51,7 @@ fn create_pool(folder: &Path, megabytes: u64) -> Outcome<Pool> {
 fn unit(pool: &Pool, name: &str, size: u64, block_size: u32) -> Outcome<OpenUnit> {
     let new = NewDataset { name: name.to_owned(), properties: Vec::new() };
     let stored = if block_size == 4096 { 4096 } else { 16 << 10 };
-    pool.create_volume(&new, size, stored, true)?;
+    pool.volumes().create(&new, size, stored, true)?;
     let options = LunOptions { block_size, read_only: false };
     let unit = VolumeLun::open(pool, name, options, Reservations::default())?;
     let guids = VolumeGuids { pool: pool.guid(), volume: unit.guid() };
@@ -93,6 +93,6 @@ fn main() -> Outcome<()> {
         Arc::new(|failed| println!("{failed:?}")),
     )?;
     println!("serving on {:?}", server.addresses());
-    pool.run_txg_sync(Duration::from_secs(5), &AtomicBool::new(false))?;
+    pool.background().run_txg_sync(Duration::from_secs(5), &AtomicBool::new(false))?;
     Ok(())
 }

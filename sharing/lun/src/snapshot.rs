@@ -28,7 +28,7 @@ struct Inner {
 impl SnapshotLun {
     /// Opens a snapshot by its full name (VOLUME@NAME). It is always read-only.
     pub fn open(pool: &Pool, name: &str, options: LunOptions) -> Result<Self> {
-        let opened = pool.open_volume_snapshot(name);
+        let opened = pool.volumes().open_snapshot(name);
         let snapshot = Arc::new(opened.map_err(|why| Error::Open { why: why.to_string() })?);
         options.check(snapshot.block_size())?;
         let (block_size, reservations) = (options.block_size, Reservations::default());

@@ -88,7 +88,7 @@ impl UnitTable {
             return Ok(open.entry(new.guids).or_default().share(options, new));
         }
         // the guid is known when the volume is open, and the reservations belong to it from the start
-        let opened = pool.open_volume(name);
+        let opened = pool.volumes().open(name);
         let guid = opened.map_err(|why| Error::Open { why: why.to_string() })?.0.guid();
         let guids = VolumeGuids { pool: pool.guid(), volume: guid };
         let entry = open.entry(guids).or_default();

@@ -91,7 +91,7 @@ impl VolumeLun {
         options: LunOptions,
         reservations: Reservations,
     ) -> Result<Self> {
-        let opened = pool.open_volume(name);
+        let opened = pool.volumes().open(name);
         let (volume, hold) = opened.map_err(|why| Error::Open { why: why.to_string() })?;
         options.check(volume.block_size())?;
         let (pool, guid, size) = (pool.clone(), volume.guid(), volume.size());
@@ -205,8 +205,8 @@ impl SharedVolume {
     }
 
     fn reopen(&self) -> Option<(OpenVolume, DatasetHold)> {
-        let name = self.pool.dataset_name_by_guid(self.guid).ok()??;
-        let (volume, hold) = self.pool.open_volume(&name).ok()?;
+        let name = self.pool.datasets().name_by_guid(self.guid).ok()??;
+        let (volume, hold) = self.pool.volumes().open(&name).ok()?;
         (volume.guid() == self.guid && !volume.is_retired()).then_some((volume, hold))
     }
 
@@ -383,10 +383,11 @@ impl Lun for VolumeLun {
         let name = self
             .shared
             .pool
-            .dataset_name_by_guid(self.shared.guid)
+            .datasets()
+            .name_by_guid(self.shared.guid)
             .map_err(gone)?
             .ok_or(Error::Gone)?;
-        let found = self.shared.pool.space(&name);
+        let found = self.shared.pool.datasets().space(&name);
         Ok(ThinSpace { used: found.referenced, available: found.available })
     }
 
@@ -395,7 +396,7 @@ impl Lun for VolumeLun {
     }
 
     fn waits_while_suspended(&self) -> bool {
-        self.shared.pool.has_failmode_wait()
+        self.shared.pool.properties().has_failmode_wait()
     }
 
     fn reservations(&self) -> &Reservations {

@@ -58,7 +58,7 @@ fn create_pool(drive: &Arc<dyn device::Device>) -> Pool {
     let drives = [Arc::clone(drive)];
     let pool = engine::pool::create_on_devices(&new, &drives, &environment()).expect("a pool");
     let child = NewDataset { name: "tank/child".to_owned(), properties: Vec::new() };
-    pool.create_filesystem(&child).expect("a file system");
+    pool.datasets().create_filesystem(&child).expect("a file system");
     pool
 }
 

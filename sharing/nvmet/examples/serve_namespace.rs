@@ -52,7 +52,7 @@ fn create_pool(folder: &Path, megabytes: u64) -> Outcome<Pool> {
 fn namespace(pool: &Pool, name: &str, size: u64, block_size: u32) -> Outcome<OpenUnit> {
     let new = NewDataset { name: name.to_owned(), properties: Vec::new() };
     let stored = if block_size == 4096 { 4096 } else { 16 << 10 };
-    pool.create_volume(&new, size, stored, true)?;
+    pool.volumes().create(&new, size, stored, true)?;
     let options = LunOptions { block_size, read_only: false };
     let unit = VolumeLun::open(pool, name, options, Reservations::default())?;
     let guids = VolumeGuids { pool: pool.guid(), volume: unit.guid() };
@@ -63,7 +63,7 @@ fn namespace(pool: &Pool, name: &str, size: u64, block_size: u32) -> Outcome<Ope
 fn follow_sizes(pool: &Pool) -> Outcome<()> {
     for line in std::io::stdin().lines() {
         let megabytes: u64 = line?.trim().parse()?;
-        let (volume, _hold) = pool.open_volume("tank/first")?;
+        let (volume, _hold) = pool.volumes().open("tank/first")?;
         volume.resize(megabytes << 20)?;
         println!("tank/first has {megabytes} MiB");
     }
@@ -105,6 +105,6 @@ fn main() -> Outcome<()> {
             println!("{why}");
         }
     });
-    pool.run_txg_sync(Duration::from_secs(5), &AtomicBool::new(false))?;
+    pool.background().run_txg_sync(Duration::from_secs(5), &AtomicBool::new(false))?;
     Ok(())
 }

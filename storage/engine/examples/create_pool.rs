@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The engine has no clock, no randomness and no threads of its own: [`Environment`] gives it all three. Here the
-//! thread that waits for a txg also writes it. The daemon has a thread for that ([`Pool::run_txg_sync`]).
+//! thread that waits for a txg also writes it. The daemon has a thread for that ([`engine::pool::Background`]).
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ fn environment() -> Environment {
 
 /// Writes a file in the root directory of `demo/files`, and returns when it is on the drives.
 fn write_file(pool: &Pool, name: &str, content: &[u8]) -> Result<()> {
-    let files = pool.filesystem("demo/files")?;
+    let files = pool.datasets().filesystem("demo/files")?;
     let root = ObjectId::new(files.reader().root_ino());
     let (seconds, nanoseconds) = since_1970();
     let now = Time { seconds: seconds.cast_signed(), nanoseconds };
@@ -61,19 +61,20 @@ fn create_pool(drives: &[PathBuf]) -> Result<()> {
     let properties = vec![("compression".to_owned(), "lz4".to_owned())];
     let new = NewPool { name: "demo".to_owned(), vdevs, ashift: None, properties, force: false };
     let pool = engine::pool::create(&new, &environment())?;
-    pool.create_filesystem(&NewDataset { name: "demo/files".to_owned(), properties: Vec::new() })?;
+    pool.datasets()
+        .create_filesystem(&NewDataset { name: "demo/files".to_owned(), properties: Vec::new() })?;
     write_file(&pool, "hello", b"hello\n")?;
-    pool.create_snapshots(&["demo/files@first".to_owned()])?;
+    pool.snapshots().create(&["demo/files@first".to_owned()])?;
     Ok(pool.export()?)
 }
 
 fn read_pool(drives: &[PathBuf]) -> Result<()> {
     let pool = engine::pool::import(drives, "demo", false, &environment())?;
-    let files = pool.filesystem("demo/files")?;
+    let files = pool.datasets().filesystem("demo/files")?;
     let file = files.reader().find(b"hello")?.ok_or("the file is gone")?;
     let mut content = vec![0; usize::try_from(file.stat().size)?];
     file.content().read(0, &mut content)?;
-    for snapshot in pool.snapshots("demo/files")? {
+    for snapshot in pool.snapshots().list("demo/files")? {
         println!("{}", snapshot.name);
     }
     print!("{}", String::from_utf8_lossy(&content));

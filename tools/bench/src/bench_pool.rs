@@ -83,7 +83,7 @@ pub(crate) fn with_txg_sync<T>(
 ) -> Result<T, String> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let writing = scope.spawn(|| pool.run_txg_sync(Duration::from_secs(5), &stop));
+        let writing = scope.spawn(|| pool.background().run_txg_sync(Duration::from_secs(5), &stop));
         let at_end = StopOnDrop(&stop);
         let done = work();
         drop(at_end);

@@ -60,7 +60,7 @@ impl EngineBench {
         let failed = |error: engine::Error| error.to_string();
         // overwriting must not wait for the removal of old files
         let held = bench_pool::create_pool(folder, mib / 2 + 256)?;
-        let files = held.filesystem(bench_pool::DATASET).map_err(failed)?;
+        let files = held.datasets().filesystem(bench_pool::DATASET).map_err(failed)?;
         let each = mib * 6 / 4 / 6 + 1;
         let raw = bench_pool::create_warm_files(folder, "raw", each)?;
         let mut noise = vec![0; NOISE_SIZE + CHUNK_SIZE];

@@ -102,7 +102,7 @@ impl StreamBench {
 
     fn run(&self, rounds: usize) -> Result<(), String> {
         self.write_files("tank/files")?;
-        self.source.create_snapshots(&["tank/files@one".to_owned()]).map_err(text)?;
+        self.source.snapshots().create(&["tank/files@one".to_owned()]).map_err(text)?;
         let stream = self.recorded_stream()?;
         let name = |name: &str| name.to_owned();
         let sent = measure_in_turns(
@@ -133,8 +133,8 @@ impl StreamBench {
     fn write_files(&self, filesystem: &str) -> Result<(), String> {
         let properties = vec![("recordsize".to_owned(), "1M".to_owned())];
         let new = NewDataset { name: filesystem.to_owned(), properties };
-        self.source.create_filesystem(&new).map_err(text)?;
-        let files = self.source.filesystem(filesystem).map_err(text)?;
+        self.source.datasets().create_filesystem(&new).map_err(text)?;
+        let files = self.source.datasets().filesystem(filesystem).map_err(text)?;
         let root = ObjectId::new(files.reader().root_object());
         for number in 0..FILES {
             let name = format!("file{number}");
@@ -154,7 +154,7 @@ impl StreamBench {
 
     fn destroy(pool: &Pool, names: &[&str]) -> Result<(), String> {
         for name in names {
-            pool.destroy(name).map_err(text)?;
+            pool.datasets().destroy(name).map_err(text)?;
         }
         // freed space can be allocated again when more txgs are on the drives
         (0..4).try_for_each(|_| pool.sync().map_err(text))
@@ -169,7 +169,7 @@ impl StreamBench {
     }
 
     fn measure_read(&self) -> Result<f64, String> {
-        let files = self.source.filesystem("tank/files").map_err(text)?;
+        let files = self.source.datasets().filesystem("tank/files").map_err(text)?;
         let mut buffer = vec![0; CHUNK_SIZE];
         let begun = Instant::now();
         for number in 0..FILES {
@@ -183,7 +183,7 @@ impl StreamBench {
     }
 
     fn send(&self, request: &SendRequest, out: &mut dyn Write) -> Result<(), String> {
-        self.source.send(request, out).map(drop).map_err(text)
+        self.source.streams().send(request, out).map(drop).map_err(text)
     }
 
     fn request(snapshot: &str) -> SendRequest {
@@ -207,7 +207,7 @@ impl StreamBench {
         let target = "tank/copy".to_owned();
         let request = ReceiveRequest { target, ..ReceiveRequest::default() };
         let begun = Instant::now();
-        self.target.receive(&request, &mut &*stream).map_err(text)?;
+        self.target.streams().receive(&request, &mut &*stream).map_err(text)?;
         let rate = self.rate(begun);
         Self::destroy(&self.target, &["tank/copy@one", "tank/copy"])?;
         Ok(rate)
@@ -219,8 +219,8 @@ impl StreamBench {
             let name = format!("tank/blocks{count}");
             let properties = vec![("recordsize".to_owned(), SMALL_BLOCK.to_string())];
             let new = NewDataset { name: name.clone(), properties };
-            self.source.create_filesystem(&new).map_err(text)?;
-            let files = self.source.filesystem(&name).map_err(text)?;
+            self.source.datasets().create_filesystem(&new).map_err(text)?;
+            let files = self.source.datasets().filesystem(&name).map_err(text)?;
             let root = ObjectId::new(files.reader().root_object());
             let made = files.create(&credentials(), root, b"file", &NewInode::default());
             let file = ObjectId::new(made.map_err(text)?.ino());
@@ -233,13 +233,13 @@ impl StreamBench {
                     .map_err(text)?;
             }
             let [one, two] = ["one", "two"].map(|part| format!("{name}@{part}"));
-            self.source.create_snapshots(std::slice::from_ref(&one)).map_err(text)?;
+            self.source.snapshots().create(std::slice::from_ref(&one)).map_err(text)?;
             for at in (0..count).step_by(units::to_usize(CHANGED_OF)) {
                 let block = self.noise.get(17..17 + 4096).unwrap_or_default();
                 let offset = WriteOffset::At(at * SMALL_BLOCK);
                 files.write(&credentials(), file, offset, block).map_err(text)?;
             }
-            self.source.create_snapshots(std::slice::from_ref(&two)).map_err(text)?;
+            self.source.snapshots().create(std::slice::from_ref(&two)).map_err(text)?;
             self.measure_increment(count, (&name, &one, &two))?;
         }
         Ok(())
@@ -255,7 +255,7 @@ impl StreamBench {
             let begun = Instant::now();
             let received = piped(
                 |out| self.send(&request, out),
-                |input| self.target.receive(&target, input).map_err(text),
+                |input| self.target.streams().receive(&target, input).map_err(text),
             )?;
             Ok::<_, String>((begun.elapsed().as_secs_f64(), received.bytes))
         };

@@ -279,7 +279,7 @@ fn describe_difference(expected: &PoolContents, found: &PoolContents) -> Option<
 fn change_pool(pool: &Pool, now: &PoolContents, all: bool, seed: u64) -> Result<(), String> {
     for (set, seen) in now {
         let (Some(seen), false) = (seen, set.contains('@')) else { continue };
-        let fs = pool.filesystem(set).map_err(|error| format!("{set}: {error}"))?;
+        let fs = pool.datasets().filesystem(set).map_err(|error| format!("{set}: {error}"))?;
         let files = seen.iter().filter(|(_, facts)| facts.starts_with("File"));
         for (index, (path, _)) in files.take(MAX_CHANGED_FILES).enumerate() {
             let way = if all { 0 } else { index % 3 };

@@ -174,31 +174,35 @@ impl Op {
         let plain = |set: &String| NewDataset { name: set.clone(), properties: Vec::new() };
         let done = match self {
             Self::File { dataset: set, op: act } => {
-                let fs = held.filesystem(set).map_err(|error| format!("{set}: {error}"))?;
+                let fs =
+                    held.datasets().filesystem(set).map_err(|error| format!("{set}: {error}"))?;
                 return FileOpExecutor { pool: held, filesystem: fs, now }
                     .execute(act)
                     .map_err(|why| format!("{self:?}: {why}"));
             }
             Self::Sync => held.sync(),
-            Self::ToggleCheckpoint => match held.checkpoint_status() {
+            Self::ToggleCheckpoint => match held.activities().checkpoint_status() {
                 None if !can_have_checkpoint(held) => held.sync(),
-                None => held.create_checkpoint(),
-                Some(kept) if kept.state == "exists" => held.discard_checkpoint(),
+                None => held.activities().create_checkpoint(),
+                Some(kept) if kept.state == "exists" => held.activities().discard_checkpoint(),
                 Some(_) => held.sync(),
             },
             Self::Fsync { dataset: set } => {
-                let fs = held.filesystem(set).map_err(|error| format!("{set}: {error}"))?;
+                let fs =
+                    held.datasets().filesystem(set).map_err(|error| format!("{set}: {error}"))?;
                 return fs.fsync(None).map_err(|error| format!("{self:?}: {error}"));
             }
-            Self::CreateDataset { dataset: set } => held.create_filesystem(&plain(set)),
-            Self::DestroyDataset { dataset: set } => held.destroy(set),
+            Self::CreateDataset { dataset: set } => held.datasets().create_filesystem(&plain(set)),
+            Self::DestroyDataset { dataset: set } => held.datasets().destroy(set),
             Self::Snapshot { dataset: set, name } => {
-                held.create_snapshots(&[format!("{set}@{name}")])
+                held.snapshots().create(&[format!("{set}@{name}")])
             }
-            Self::DestroySnapshot { dataset: set, name } => held.destroy(&format!("{set}@{name}")),
-            Self::Rollback { dataset: set } => held.rollback_dataset(set),
+            Self::DestroySnapshot { dataset: set, name } => {
+                held.datasets().destroy(&format!("{set}@{name}"))
+            }
+            Self::Rollback { dataset: set } => held.snapshots().rollback(set),
             Self::Clone { dataset: set, snapshot: name, target: new } => {
-                held.clone_snapshot(&format!("{set}@{name}"), &plain(new))
+                held.snapshots().clone_snapshot(&format!("{set}@{name}"), &plain(new))
             }
         };
         done.map_err(|error| format!("{self:?}: {error}"))
@@ -211,7 +215,7 @@ fn can_have_checkpoint(held: &Pool) -> bool {
     let has = |all: Vec<PoolProperty>| {
         all.iter().any(|it| it.name == "feature@zpool_checkpoint" && it.value != "disabled")
     };
-    held.pool_properties().is_ok_and(has)
+    held.properties().of_pool().is_ok_and(has)
 }
 
 impl FileOp {
@@ -348,9 +352,10 @@ impl FileOpExecutor<'_> {
 
     fn clone_from(&self, source: &str, path: &str, to: &str, bytes: &[u8]) -> Result<(), String> {
         let reader = if source.contains('@') {
-            self.pool.synced_reader(source).map_err(|error| error.to_string())?
+            self.pool.datasets().synced_reader(source).map_err(|error| error.to_string())?
         } else {
-            let files = self.pool.filesystem(source).map_err(|error| error.to_string())?;
+            let files =
+                self.pool.datasets().filesystem(source).map_err(|error| error.to_string())?;
             files.reader().clone()
         };
         self.create(to, &NewInode::default())?;

@@ -150,7 +150,7 @@ pub(crate) fn import_rewound_pool(
     let how = ImportOptions { rewind, ..ImportOptions::default() };
     let pool = import_devices_with(devices, POOL, &how, &environment(seed))
         .map_err(|error| error.to_string())?;
-    match pool.take_replay_failures().first() {
+    match pool.datasets().take_replay_failures().first() {
         Some(log) => Err(log.to_string()),
         None => Ok(pool),
     }

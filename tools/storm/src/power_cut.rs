@@ -185,7 +185,10 @@ fn compare_rescue_pool(pool: &RescuePool, allowed: &AllowedState) -> Result<Know
 /// Whether the imported pool shows the expected state.
 fn compare_imported_pool(held: &Pool, expected: &KnownState) -> Result<(), String> {
     for (name, set) in &expected.model.datasets {
-        let fs = held.filesystem(name).map_err(|error| format!("{name}, imported: {error}"))?;
+        let fs = held
+            .datasets()
+            .filesystem(name)
+            .map_err(|error| format!("{name}, imported: {error}"))?;
         let seen =
             read_file_states(fs.reader()).map_err(|why| format!("{name}, imported: {why}"))?;
         if let Some(wrong) = differences(&set.tree.file_states(), &seen, expected.are_times_known) {

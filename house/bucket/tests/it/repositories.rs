@@ -55,7 +55,7 @@ pub(crate) fn create_pool(environment: &Environment) -> Pool {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::zeroed("drive", 192 << 20));
     let pool = engine::pool::create_on_devices(&new, &[device], environment).unwrap();
     let volume = NewDataset { name: "tank/vol".to_owned(), properties: Vec::new() };
-    pool.create_volume(&volume, 16 << 20, 16 << 10, true).unwrap();
+    pool.volumes().create(&volume, 16 << 20, 16 << 10, true).unwrap();
     pool
 }
 
@@ -63,14 +63,14 @@ pub(crate) fn create_pool(environment: &Environment) -> Pool {
 fn write_and_snapshot(environment: &Environment, pool: &Pool, part: &str, offset: u64) {
     let mut bytes = vec![0; 1_000_000];
     (environment.random)(&mut bytes);
-    pool.volume("tank/vol").unwrap().write(offset, &bytes).unwrap();
-    pool.create_snapshots(&[format!("tank/vol@{part}")]).unwrap();
+    pool.volumes().get("tank/vol").unwrap().write(offset, &bytes).unwrap();
+    pool.snapshots().create(&[format!("tank/vol@{part}")]).unwrap();
 }
 
 fn back_up(pool: &Pool, repository: &BackupRepository) {
     let targets = vec!["tank/vol".to_owned()];
     let request = BackupRequest { targets, recursive: false };
-    pool.back_up(repository, &request, &Job::default()).unwrap();
+    pool.streams().back_up(repository, &request, &Job::default()).unwrap();
 }
 
 fn assert_equals_pool(pool: &Pool, repository: &BackupRepository, part: &str) {
@@ -79,7 +79,7 @@ fn assert_equals_pool(pool: &Pool, repository: &BackupRepository, part: &str) {
     let snapshot = format!("tank/vol@{part}");
     let request = SendRequest { snapshot: snapshot.clone(), raw: true, ..SendRequest::default() };
     let (mut from_pool, mut from_repository) = (Vec::new(), Vec::new());
-    pool.send(&request, &mut from_pool).unwrap();
+    pool.streams().send(&request, &mut from_pool).unwrap();
     let request = RepositorySend { snapshot, raw: true, ..RepositorySend::default() };
     repository.send(&request, &mut from_repository).unwrap();
     assert!(from_pool == from_repository, "{part}");

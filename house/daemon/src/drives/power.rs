@@ -70,7 +70,7 @@ impl PowerMonitor {
                     timers.remove(&entry.pool);
                     continue;
                 };
-                let requests = count(&pool.handle.io_stats());
+                let requests = count(&pool.handle.drives().io_stats());
                 drop(pool);
                 let now = start.elapsed();
                 let timer = timers.entry(entry.pool.clone());

@@ -90,7 +90,7 @@ pub(super) struct WrittenCachefiles {
 impl ManagedPool {
     /// The properties of the pool as `zpool get` has them.
     pub(super) fn properties(&self) -> Result<Vec<PoolProperty>> {
-        let mut all = self.handle.pool_properties()?;
+        let mut all = self.handle.properties().of_pool()?;
         all.push(self.cachefile.lock().to_property());
         Ok(all)
     }

@@ -10,7 +10,7 @@ use super::ManagedPool;
 impl ManagedPool {
     /// The status of the pool, with the paths of damaged files where they are mounted.
     pub(super) fn status(&self) -> PoolStatus {
-        self.handle.refresh_data_errors();
+        self.handle.scans().refresh_data_errors();
         let mut status = self.handle.status();
         if status.data_errors.is_empty() {
             return status;

@@ -39,7 +39,7 @@ impl Pools {
         for name in &names {
             let pool = self.pool_of_dataset(name)?;
             let mut more = Vec::new();
-            pool.handle.list_datasets(
+            pool.handle.datasets().list(
                 name,
                 &query,
                 &mut |dataset| more.push(dataset),
@@ -53,7 +53,7 @@ impl Pools {
 
     pub(crate) fn list_owner_usage(&self, call: &ListOwnerUsage) -> Result<Vec<OwnerUsage>> {
         let pool = self.pool_of_dataset(&call.dataset)?;
-        Ok(pool.handle.list_owner_usage(&call.dataset, call.kind.into())?)
+        Ok(pool.handle.datasets().owner_usage(&call.dataset, call.kind.into())?)
     }
 
     pub(crate) fn create_filesystem(&self, call: &CreateFilesystem) -> Result<Mounting> {
@@ -66,7 +66,7 @@ impl Pools {
             }
             if call.dry_run {
                 let new = NewDataset { name: name.to_owned(), properties: call.properties.clone() };
-                pool.handle.check_create(&new, None, call.parents)?;
+                pool.handle.datasets().check_create(&new, None, call.parents)?;
                 return Ok(Mounting::default());
             }
             let mut failed = self.create_parents(pool, name, call.parents, &options)?;
@@ -74,7 +74,7 @@ impl Pools {
             let ((), more) = self.change(&coming, &options, || {
                 let new = NewDataset { name: name.to_owned(), properties: call.properties.clone() };
                 let secret = secret.map(|secret| secret.0.as_slice());
-                pool.handle.create_filesystem_with(&new, secret)?;
+                pool.handle.datasets().create_filesystem_with(&new, secret)?;
                 pool.chown_root(name)
             })?;
             failed.extend(more);
@@ -89,15 +89,15 @@ impl Pools {
                 return Ok(CreatedVolume::default().into());
             }
             let is_own = call.properties.iter().any(|(property, _)| property == "refreservation");
-            let reserved = pool.handle.new_volume_refreservation(call.size, call.block_size);
+            let reserved = pool.handle.volumes().refreservation_for(call.size, call.block_size);
             let value =
                 CreatedVolume { refreservation: (!call.sparse && !is_own).then_some(reserved) };
-            let least = pool.handle.min_efficient_volume_block();
+            let least = pool.handle.volumes().min_efficient_block();
             let mut warnings = wasteful_block_warning(call.block_size.into(), least);
             if call.dry_run {
                 let new = NewDataset { name: name.to_owned(), properties: call.properties.clone() };
                 let shape = NewVolumeShape { size: call.size, block_size: call.block_size };
-                pool.handle.check_create(&new, Some(shape), call.parents)?;
+                pool.handle.datasets().check_create(&new, Some(shape), call.parents)?;
                 return Ok(Reply { value, warnings });
             }
             warnings.extend(self.create_parents(pool, name, call.parents, &options)?);
@@ -106,7 +106,7 @@ impl Pools {
                 let new = NewDataset { name: name.to_owned(), properties: call.properties.clone() };
                 let shape = (call.size, call.block_size);
                 let secret = call.secret.as_ref().map(|secret| secret.0.as_slice());
-                Ok(pool.handle.create_volume_with(&new, shape, call.sparse, secret)?)
+                Ok(pool.handle.volumes().create_with(&new, shape, call.sparse, secret)?)
             })?;
             warnings.extend(more);
             Ok(Reply { value, warnings })
@@ -124,7 +124,7 @@ impl Pools {
             let coming = [Event::DatasetCreated { dataset: name.to_owned() }];
             let ((), more) = self.change(&coming, &options, || {
                 let new = NewDataset { name: name.to_owned(), properties: call.properties.clone() };
-                Ok(pool.handle.clone_snapshot(&call.snapshot, &new)?)
+                Ok(pool.handle.snapshots().clone_snapshot(&call.snapshot, &new)?)
             })?;
             failed.extend(more);
             Ok(Mounting { failed })
@@ -148,7 +148,7 @@ impl Pools {
             let coming = [Event::DatasetCreated { dataset: parent.clone() }];
             let ((), more) = self.change(&coming, options, || {
                 let new = NewDataset { name: parent.clone(), properties: Vec::new() };
-                pool.handle.create_filesystem(&new)?;
+                pool.handle.datasets().create_filesystem(&new)?;
                 pool.chown_root(&parent)
             })?;
             warnings.extend(more);
@@ -169,7 +169,7 @@ impl Pools {
                 let (versions, others): (Vec<_>, Vec<_>) =
                     call.properties.iter().cloned().partition(|it| is_version(&it));
                 let coming: Vec<_> = others.iter().map(set).collect();
-                let work = || Ok(pool.handle.set_properties(name, &others)?);
+                let work = || Ok(pool.handle.properties().set_all(name, &others)?);
                 let mut warnings = self.change(&coming, &options, work)?.1;
                 for (_, version) in &versions {
                     warnings.extend(pool.set_filesystem_version(name, version)?);
@@ -191,9 +191,9 @@ impl Pools {
                 let coming: Vec<_> = names.iter().map(cleared).collect();
                 let clear = |name: &String| {
                     let done = if call.received {
-                        pool.handle.revert_property(name, &call.property)
+                        pool.handle.properties().revert(name, &call.property)
                     } else {
-                        pool.handle.inherit_property(name, &call.property)
+                        pool.handle.properties().inherit(name, &call.property)
                     };
                     Ok(done?)
                 };
@@ -217,7 +217,7 @@ impl Pools {
             let (mut warnings, more) = self.change(&coming, &options, || {
                 let parents = call.parents && head.is_none();
                 let warnings = self.create_parents(pool, to, parents, &ChangeOptions::default())?;
-                pool.handle.rename_dataset(name, to, *recursive)?;
+                pool.handle.datasets().rename(name, to, *recursive)?;
                 Ok(warnings)
             })?;
             warnings.extend(more);
@@ -226,13 +226,14 @@ impl Pools {
     }
 
     pub(crate) fn promote_clone(&self, name: &str) -> Result<()> {
-        self.change_dataset(name, |pool| Ok(pool.handle.promote_clone(name)?))
+        self.change_dataset(name, |pool| Ok(pool.handle.datasets().promote(name)?))
     }
 
     pub(crate) fn create_bookmark(&self, call: &CreateBookmark) -> Result<Reply<()>> {
         self.change_dataset(&call.bookmark, |pool| {
             let coming = [Event::BookmarkCreated { bookmark: call.bookmark.clone() }];
-            let work = || Ok(pool.handle.create_bookmark(&call.snapshot, &call.bookmark)?);
+            let work =
+                || Ok(pool.handle.snapshots().create_bookmark(&call.snapshot, &call.bookmark)?);
             let ((), warnings) = self.change(&coming, &ChangeOptions::default(), work)?;
             Ok(Reply::with_warnings(warnings))
         })
@@ -242,7 +243,7 @@ impl Pools {
     pub(crate) fn redact_snapshot(&self, call: &RedactSnapshot) -> Result<Reply<()>> {
         let RedactSnapshot { snapshot, bookmark, redaction_snapshots } = call;
         let pool = self.pool_of_dataset(snapshot)?;
-        pool.handle.redact(snapshot, bookmark, redaction_snapshots)?;
+        pool.handle.streams().redact(snapshot, bookmark, redaction_snapshots)?;
         let head = snapshot.split('@').next().unwrap_or_default();
         let coming = [Event::BookmarkCreated { bookmark: format!("{head}#{bookmark}") }];
         let publish = |_: &_| self.change(&coming, &ChangeOptions::default(), || Ok(()));
@@ -257,7 +258,7 @@ impl Pools {
             let names = snapshot_names(pool, call)?;
             let created = |name: &String| Event::SnapshotCreated { snapshot: name.clone() };
             let coming: Vec<_> = names.iter().map(created).collect();
-            let work = || Ok(pool.handle.create_snapshots_with(&names, &call.properties)?);
+            let work = || Ok(pool.handle.snapshots().create_with(&names, &call.properties)?);
             let ((), warnings) = self.change(&coming, &ChangeOptions::default(), work)?;
             Ok(Reply::with_warnings(warnings))
         })
@@ -296,7 +297,10 @@ fn snapshot_names(pool: &ManagedPool, call: &CreateSnapshots) -> Result<Vec<Stri
         }
         // a dataset that was received in part cannot have a snapshot
         let is_partial = |it: &Dataset| {
-            matches!(pool.handle.incomplete_kind(&it.name), Ok(Some(IncompleteKind::Received)))
+            matches!(
+                pool.handle.datasets().incomplete_kind(&it.name),
+                Ok(Some(IncompleteKind::Received))
+            )
         };
         let below = list_heads(&pool.handle, head)?;
         let heads = below.iter().filter(|it| is_head(it) && !is_partial(it));
@@ -367,7 +371,7 @@ pub(super) fn list_subtree(held: &Pool, target: &str) -> Result<Vec<Dataset>> {
 
 fn list_wanted(held: &Pool, target: &str, wanted: &DatasetQuery) -> Result<Vec<Dataset>> {
     let (mut found, mut trouble) = (Vec::new(), None);
-    held.list_datasets(target, wanted, &mut |dataset| found.push(dataset), &mut |event| {
+    held.datasets().list(target, wanted, &mut |dataset| found.push(dataset), &mut |event| {
         trouble = Some(event.to_string());
     })?;
     // a plan from a list with gaps would be wrong
@@ -391,7 +395,7 @@ fn dataset_kind(held: &Pool, name: &str) -> Result<Option<String>> {
         ..DatasetQuery::default()
     };
     let mut kind = None;
-    match held.list_datasets(name, &wanted, &mut |it| kind = Some(it.kind), &mut |_| ()) {
+    match held.datasets().list(name, &wanted, &mut |it| kind = Some(it.kind), &mut |_| ()) {
         Ok(()) => Ok(kind),
         Err(engine::Error::NoSuchDataset { .. }) => Ok(None),
         Err(why) => Err(why.into()),

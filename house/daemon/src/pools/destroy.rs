@@ -98,7 +98,7 @@ impl Pools {
             pool.wait_closed(plan.names())?;
             while !plan.next_names().is_empty() {
                 let batch = events(plan.next_names());
-                pool.handle.destroy_batch(&mut plan)?;
+                pool.handle.datasets().destroy_batch(&mut plan)?;
                 progress.control.set_done(plan.done());
                 // nothing is left that a service could fail to follow
                 self.events.publish(&batch, options);
@@ -144,7 +144,7 @@ impl ManagedPool {
     /// Waits a moment for programs to close volumes.
     fn wait_closed(&self, names: &[String]) -> Result<()> {
         for _ in 0..TRIES {
-            if !self.handle.is_any_volume_held(names)? {
+            if !self.handle.volumes().is_any_held(names)? {
                 break;
             }
             std::thread::sleep(PAUSE);
@@ -160,7 +160,7 @@ impl ManagedPool {
         }
         let mut reclaimed = 0_u64;
         for (head, snapshots) in by_head {
-            reclaimed += self.handle.reclaimed_by_snapshots(head, &snapshots)?;
+            reclaimed += self.handle.snapshots().reclaimed(head, &snapshots)?;
         }
         Ok(reclaimed)
     }
@@ -168,6 +168,6 @@ impl ManagedPool {
     /// Destroys datasets that are not mounted.
     pub(super) fn destroy_all(&self, names: &[String]) -> Result<()> {
         self.wait_closed(names)?;
-        Ok(self.handle.destroy_all(names, false)?)
+        Ok(self.handle.datasets().destroy_all(names, false)?)
     }
 }

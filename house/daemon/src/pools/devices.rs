@@ -30,7 +30,7 @@ impl Pools {
             ashift: call.ashift,
             dry_run,
         };
-        pool.handle.add_vdevs(&new, options).map_err(|why| self.in_use_error(why))?;
+        pool.handle.vdevs().add(&new, options).map_err(|why| self.in_use_error(why))?;
         if dry_run {
             return Ok(());
         }
@@ -45,9 +45,9 @@ impl Pools {
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
         let done = if *sequential {
-            pool.handle.rebuild_drive(old, new.as_deref(), *force)
+            pool.handle.vdevs().rebuild(old, new.as_deref(), *force)
         } else {
-            pool.handle.replace_drive(old, new.as_deref(), *force)
+            pool.handle.vdevs().replace(old, new.as_deref(), *force)
         };
         done.map_err(|why| self.in_use_error(why))?;
         self.log.write_line(&format!("pool '{name}': drive '{old}' is being replaced"));
@@ -61,14 +61,14 @@ impl Pools {
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
         let done = if *sequential {
-            pool.handle.attach_drive_by_rebuild(beside, new, *force)
+            pool.handle.vdevs().attach_by_rebuild(beside, new, *force)
         } else {
-            pool.handle.attach_drive(beside, new, *force)
+            pool.handle.vdevs().attach(beside, new, *force)
         };
         done.map_err(|why| self.in_use_error(why))?;
         self.log
             .write_line(&format!("pool '{name}': '{}' is attached to '{beside}'", new.display()));
-        if pool.handle.is_raidz(beside) {
+        if pool.handle.vdevs().is_raidz(beside) {
             self.save_pools();
         } else {
             self.start_resilver(&pool.handle);
@@ -77,7 +77,7 @@ impl Pools {
     }
 
     fn start_resilver(&self, held: &Pool) {
-        held.start_resilver();
+        held.scans().start_resilver();
         self.save_pools();
     }
 
@@ -85,7 +85,7 @@ impl Pools {
     pub(crate) fn detach_device(&self, name: &str, drive: &str) -> Result<()> {
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
-        pool.handle.detach_drive(drive)?;
+        pool.handle.vdevs().detach(drive)?;
         self.log.write_line(&format!("pool '{name}': drive '{drive}' is detached"));
         self.save_pools();
         Ok(())
@@ -100,7 +100,7 @@ impl Pools {
             return Err(engine::Error::NameTaken { pool: new_name }.into());
         }
         let options = SplitOptions { devices, properties, dry_run };
-        let split = pool.handle.split(&new_name, &options)?;
+        let split = pool.handle.vdevs().split(&new_name, &options)?;
         if !dry_run {
             self.log.write_line(&format!("pool '{name}' is split: the new pool is '{new_name}'"));
             self.save_pools();
@@ -113,7 +113,7 @@ impl Pools {
         let pool = self.writable_pool(&call.name)?;
         let _changing = pool.dataset_lock.lock();
         let options = OfflineOptions { temporary: call.temporary, fault: call.fault };
-        pool.handle.offline_drive(&call.device, options)?;
+        pool.handle.drives().offline(&call.device, options)?;
         let (name, device) = (&call.name, &call.device);
         self.log.write_line(&format!("pool '{name}': device '{device}' is offline"));
         self.save_pools();
@@ -126,13 +126,13 @@ impl Pools {
         let pool = self.writable_pool(name)?;
         let _importing = self.import_lock.lock();
         let _changing = pool.dataset_lock.lock();
-        pool.handle.online_drive(device)?;
+        pool.handle.drives().online(device)?;
         self.log.write_line(&format!("pool '{name}': device '{device}' is online"));
-        if call.expand && pool.handle.expand_drive(device)? {
+        if call.expand && pool.handle.drives().expand(device)? {
             self.log.write_line(&format!("pool '{name}': the vdev of '{device}' is expanded"));
         }
-        if pool.handle.needs_resilver() {
-            pool.handle.start_resilver();
+        if pool.handle.scans().needs_resilver() {
+            pool.handle.scans().start_resilver();
         }
         self.save_pools();
         Ok(())
@@ -163,7 +163,7 @@ impl Pools {
 
     /// Takes devices out of service that had too many errors of late.
     pub(super) fn diagnose_devices(&self, pool: &ManagedPool) {
-        for found in pool.handle.diagnose_drives() {
+        for found in pool.handle.drives().diagnose() {
             let (name, device, state) = (pool.handle.name(), found.device, found.state);
             self.log.write_line(&format!(
                 "pool '{name}': device '{device}' had too many errors and is {state}: replace it with \
@@ -176,7 +176,7 @@ impl Pools {
     pub(super) fn expand_grown_devices(&self, pool: &ManagedPool) {
         // the next look tries again
         let Some(_changing) = pool.dataset_lock.try_lock() else { return };
-        if let Ok(grown @ 1..) = pool.handle.expand_grown_drives() {
+        if let Ok(grown @ 1..) = pool.handle.drives().expand_grown() {
             let name = pool.handle.name();
             self.log.write_line(&format!("pool '{name}': {grown} vdevs use grown devices in full"));
         }
@@ -185,7 +185,7 @@ impl Pools {
     /// Attaches hot spares to devices of these guids that are failed still, and starts a resilver.
     pub(super) fn activate_spares(&self, pool: &ManagedPool, failed: &[u64]) -> Result<()> {
         let _changing = pool.dataset_lock.lock();
-        let activated = pool.handle.activate_spares(failed)?;
+        let activated = pool.handle.drives().activate_spares(failed)?;
         if activated.is_empty() {
             return Ok(());
         }
@@ -205,17 +205,17 @@ impl Pools {
     pub(crate) fn scrub(&self, call: &ScrubPool) -> Result<()> {
         let handle = &self.pool(&call.name)?.handle;
         if call.stop {
-            return Ok(handle.stop_scrub()?);
+            return Ok(handle.scans().stop_scrub()?);
         }
         if call.pause {
-            return Ok(handle.pause_scrub()?);
+            return Ok(handle.scans().pause_scrub()?);
         }
         let range = match (call.errors_only, call.since_last_scrub) {
             (true, _) => ScrubRange::Errors,
             (false, true) => ScrubRange::SinceLastScrub,
             (false, false) => ScrubRange::All,
         };
-        Ok(handle.start_scrub(range)?)
+        Ok(handle.scans().start_scrub(range)?)
     }
 
     /// Removes cache devices, spares and log vdevs, or begins to remove a vdev with data. Returns the memory
@@ -224,11 +224,11 @@ impl Pools {
         let RemoveDevices { name, devices, dry_run } = call;
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
-        let memory = pool.handle.check_removal(devices)?;
+        let memory = pool.handle.vdevs().check_removal(devices)?;
         if *dry_run {
             return Ok(memory);
         }
-        pool.handle.remove_drives(devices)?;
+        pool.handle.vdevs().remove(devices)?;
         let words = devices.join(" ");
         self.log.write_line(&if memory.is_empty() {
             format!("pool '{name}' lost devices by `remove`: {words}")
@@ -243,7 +243,7 @@ impl Pools {
     pub(crate) fn cancel_removal(&self, name: &str) -> Result<()> {
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
-        pool.handle.cancel_removal()?;
+        pool.handle.activities().cancel_removal()?;
         self.log.write_line(&format!("pool '{name}': the removal of a vdev is cancelled"));
         Ok(())
     }

@@ -22,7 +22,7 @@ impl Pools {
         let pool = self.pool_of_dataset(head)?;
         check_order(&pool, head, &call.from, call.to.as_deref())?;
         pool.handle.sync()?;
-        let open = |name: &str| pool.handle.synced_reader(name);
+        let open = |name: &str| pool.handle.datasets().synced_reader(name);
         let (before, after) = (open(&call.from)?, open(later)?);
         let top = pool.shown_mountpoint(head);
         list(&before, &after, &top).map_err(|why| {
@@ -33,7 +33,7 @@ impl Pools {
 
 /// Refuses snapshots that are not in their order, in the words of zfs-diff(8).
 fn check_order(pool: &ManagedPool, head: &str, from: &str, to: Option<&str>) -> Result<()> {
-    let snapshots = pool.handle.snapshots(head)?;
+    let snapshots = pool.handle.snapshots().list(head)?;
     let position = |name: &str| {
         let part = name.split_once('@').map(|(_, part)| part);
         snapshots.iter().position(|snapshot| Some(snapshot.name.as_str()) == part)

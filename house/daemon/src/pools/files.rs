@@ -25,7 +25,7 @@ impl Pools {
     pub(crate) fn list_files(&self, call: &ListFiles) -> Result<Vec<FileEntry>> {
         let head = call.dataset.split('@').next().unwrap_or(&call.dataset);
         let pool = self.pool_of_dataset(head)?;
-        let reader = pool.handle.synced_reader(&call.dataset)?;
+        let reader = pool.handle.datasets().synced_reader(&call.dataset)?;
         let dir = find(&reader, &call.dataset, &call.path)?;
         if !dir.stat().is_directory() {
             let why = format!("'{}' of '{}' is not a folder", call.path, call.dataset);
@@ -54,7 +54,7 @@ impl Pools {
             )));
         };
         let pool = self.pool_of_dataset(head)?;
-        let reader = pool.handle.synced_reader(&call.snapshot)?;
+        let reader = pool.handle.datasets().synced_reader(&call.snapshot)?;
         let file = find(&reader, &call.snapshot, &call.path)?;
         if file.stat().kind != FileType::File {
             let why = format!("'{}' is not a regular file; copy it from .zfs/snapshot", call.path);

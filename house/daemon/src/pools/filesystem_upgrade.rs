@@ -14,7 +14,7 @@ impl Pools {
     ) -> Result<Reply<FilesystemUpgrade>> {
         let name = call.name.as_str();
         self.change_dataset(name, |pool| {
-            let upgrade = || Ok(pool.handle.upgrade_filesystem(name, call.version)?);
+            let upgrade = || Ok(pool.handle.datasets().upgrade_filesystem(name, call.version)?);
             let (value, warnings) = pool.while_unmounted(name, upgrade)?;
             Ok(Reply { value, warnings })
         })
@@ -24,7 +24,7 @@ impl Pools {
 impl ManagedPool {
     /// Sets the property version. Returns a sentence for each file system that could not be mounted again.
     pub(super) fn set_filesystem_version(&self, name: &str, version: &str) -> Result<Vec<String>> {
-        let upgrade = || Ok(self.handle.set_filesystem_version(name, version)?);
+        let upgrade = || Ok(self.handle.datasets().set_filesystem_version(name, version)?);
         self.while_unmounted(name, upgrade).map(|((), warnings)| warnings)
     }
 

@@ -248,10 +248,10 @@ impl ManagedPool {
                     table.check_closed(&|_| true)?;
                 }
                 Event::KeyUnloaded { dataset } => {
-                    let root = self.handle.encryption_root(dataset)?;
+                    let root = self.handle.keys().encryption_root(dataset)?;
                     let has_key = |name: &String| {
                         root.is_some()
-                            && matches!(self.handle.encryption_root(name), Ok(it) if it == root)
+                            && matches!(self.handle.keys().encryption_root(name), Ok(it) if it == root)
                     };
                     let users: Vec<String> = table.names().into_iter().filter(has_key).collect();
                     table.check_closed(&|name| users.iter().any(|user| user == name))?;

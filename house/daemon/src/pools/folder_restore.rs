@@ -86,7 +86,7 @@ impl Pools {
             return Err(Error::usage_error(why));
         };
         let pool = self.pool_of_dataset(head)?;
-        let reader = pool.handle.synced_reader(&call.snapshot)?;
+        let reader = pool.handle.datasets().synced_reader(&call.snapshot)?;
         let top = find(&reader, &call.snapshot, &call.path)?;
         if !top.stat().is_directory() {
             let why = format!("'{}' of '{}' is not a folder", call.path, call.snapshot);

@@ -10,7 +10,9 @@ impl Pools {
     pub(crate) fn place_hold(&self, call: &PlaceHold) -> Result<()> {
         for group in self.held_snapshots(&call.snapshots, call.recursive)? {
             let Some(first) = group.first() else { continue };
-            self.change_dataset(first, |pool| Ok(pool.handle.place_hold(&call.tag, &group)?))?;
+            self.change_dataset(first, |pool| {
+                Ok(pool.handle.snapshots().place_hold(&call.tag, &group)?)
+            })?;
         }
         Ok(())
     }
@@ -18,7 +20,9 @@ impl Pools {
     pub(crate) fn release_hold(&self, call: &ReleaseHold) -> Result<()> {
         for group in self.held_snapshots(&call.snapshots, call.recursive)? {
             let Some(first) = group.first() else { continue };
-            self.change_dataset(first, |pool| Ok(pool.handle.release_hold(&call.tag, &group)?))?;
+            self.change_dataset(first, |pool| {
+                Ok(pool.handle.snapshots().release_hold(&call.tag, &group)?)
+            })?;
         }
         Ok(())
     }
@@ -26,7 +30,7 @@ impl Pools {
     pub(crate) fn list_holds(&self, call: &ListHolds) -> Result<Vec<Hold>> {
         let mut found = Vec::new();
         for name in self.held_snapshots(&call.snapshots, call.recursive)?.into_iter().flatten() {
-            let holds = self.pool_of_dataset(&name)?.handle.holds(&name)?.into_iter();
+            let holds = self.pool_of_dataset(&name)?.handle.snapshots().holds(&name)?.into_iter();
             found.extend(holds.map(|hold| Hold {
                 snapshot: hold.snapshot,
                 tag: hold.tag,
@@ -65,7 +69,7 @@ impl Pools {
             depth: None,
         };
         let mut found = Vec::new();
-        pool.handle.list_datasets(
+        pool.handle.datasets().list(
             head,
             &query,
             &mut |dataset| {

@@ -45,7 +45,7 @@ impl Pools {
     pub(crate) fn set_pool_property(&self, name: &str, property: &str, value: &str) -> Result<()> {
         let pool = self.pool(name)?;
         let _changing = pool.dataset_lock.lock();
-        let set = || Ok(pool.handle.set_pool_property(property, value)?);
+        let set = || Ok(pool.handle.properties().set_pool(property, value)?);
         self.set_cachefile(&pool, property, value).unwrap_or_else(set)
     }
 
@@ -54,13 +54,13 @@ impl Pools {
         name: &str,
         vdevs: &[String],
     ) -> Result<Vec<VdevProperties>> {
-        Ok(self.pool(name)?.handle.vdev_properties(vdevs)?)
+        Ok(self.pool(name)?.handle.properties().of_vdev(vdevs)?)
     }
 
     pub(crate) fn set_vdev_property(&self, call: &SetVdevProperty) -> Result<()> {
         let pool = self.writable_pool(&call.name)?;
         let _changing = pool.dataset_lock.lock();
-        Ok(pool.handle.set_vdev_property(&call.vdev, &call.property, &call.value)?)
+        Ok(pool.handle.properties().set_vdev(&call.vdev, &call.property, &call.value)?)
     }
 
     pub(crate) fn pool_reports(&self, names: &[String]) -> Result<Vec<PoolReport>> {
@@ -122,7 +122,7 @@ impl Pools {
         let drive = resolved(Path::new(path))?;
         let pools = self.imported.lock();
         let mut owners = pools.values().filter(|pool| {
-            let drives = pool.handle.drives();
+            let drives = pool.handle.drives().list();
             drives.iter().any(|own| resolved(own).as_ref() == Some(&drive))
         });
         owners.next().map(|pool| pool.handle.name().to_owned())
@@ -185,7 +185,7 @@ impl Pools {
 
     /// The drives of the imported pools.
     fn imported_drives(&self) -> Vec<PathBuf> {
-        self.imported.lock().values().flat_map(|pool| pool.handle.drives()).collect()
+        self.imported.lock().values().flat_map(|pool| pool.handle.drives().list()).collect()
     }
 
     pub(crate) fn find_importable(
@@ -221,7 +221,7 @@ impl Pools {
     }
 
     pub(crate) fn pool_histories(&self, names: &[String], internal: bool) -> Result<Vec<Facts>> {
-        let of = |pool: Arc<ManagedPool>| Ok(pool.handle.history(internal)?);
+        let of = |pool: Arc<ManagedPool>| Ok(pool.handle.history().entries(internal)?);
         self.select_pools(names)?.into_iter().map(of).collect()
     }
 
@@ -289,7 +289,7 @@ impl Pools {
 
     /// Logs what imports found, such as intent logs that could not be replayed, and returns it as warnings.
     pub(crate) fn log_import_events(&self, pools: &[Arc<ManagedPool>]) -> Vec<String> {
-        let broken = pools.iter().flat_map(|pool| pool.handle.take_replay_failures());
+        let broken = pools.iter().flat_map(|pool| pool.handle.datasets().take_replay_failures());
         let mut told: Vec<String> = broken.map(|log| log.to_string()).collect();
         let events = pools.iter().flat_map(|pool| pool.handle.take_events());
         told.extend(events.map(|event| event.to_string()));
@@ -358,10 +358,10 @@ impl Pools {
         let held = engine::pool::import_with(&import.paths, wanted, &how, &self.environment);
         let held = held.map_err(|why| self.not_found_error(wanted, why))?;
         let (name, guid) = (held.name().to_owned(), held.guid());
-        held.record_import("import");
+        held.history().record_import("import");
         // a pool that is imported read-only keeps its properties
         for (property, value) in properties.iter().filter(|_| !held.is_read_only()) {
-            held.set_pool_property(property, value).inspect_err(|_| {
+            held.properties().set_pool(property, value).inspect_err(|_| {
                 let _ = held.export();
             })?;
         }
@@ -475,8 +475,8 @@ impl Pools {
                 self.events.record(&[Event::PoolCleared { pool: name.to_owned() }]);
                 // cache devices may have been found again
                 self.save_pools();
-                if pool.handle.needs_resilver() {
-                    pool.handle.start_resilver();
+                if pool.handle.scans().needs_resilver() {
+                    pool.handle.scans().start_resilver();
                 }
                 return Ok(Vec::new());
             }
@@ -485,14 +485,14 @@ impl Pools {
             Err(why) => why,
         };
         self.log.write_line(&format!("pool '{name}' is imported again: {ended}"));
-        let (guid, drives) = (pool.handle.guid(), pool.handle.known_drives());
+        let (guid, drives) = (pool.handle.guid(), pool.handle.drives().known());
         // programs that have files open get errors
         let how = UnmountOptions { force: true, keep_dirs: true };
         let gone = pool.unmount_selected(&|_| true, how).unwrap_or_default();
         self.imported.lock().remove(name);
         let _ = pool.close(Pool::close);
         let (altroot, cachefile) = (pool.altroot.clone(), pool.cachefile.lock().clone());
-        let known = Some(pool.handle.loaded_keys());
+        let known = Some(pool.handle.keys().loaded());
         let temporary = pool.handle.has_temporary_name();
         wait_until_unused(&pool);
         drop(pool);
@@ -538,7 +538,7 @@ impl Pools {
         } else {
             names.to_vec()
         };
-        names.iter().try_for_each(|name| Ok(self.pool(name)?.handle.sync_with_errors()?))
+        names.iter().try_for_each(|name| Ok(self.pool(name)?.handle.scans().sync_with_errors()?))
     }
 }
 

@@ -10,7 +10,7 @@ impl Pools {
     pub(crate) fn load_key(&self, call: &LoadKey) -> Result<Vec<String>> {
         self.change_dataset(&call.name, |pool| {
             let coming = [Event::KeyLoaded { dataset: call.name.clone() }];
-            let work = || Ok(pool.handle.load_key(&call.name, &call.secret.0)?);
+            let work = || Ok(pool.handle.keys().load(&call.name, &call.secret.0)?);
             Ok(self.change(&coming, &ChangeOptions::default(), work)?.1)
         })
     }
@@ -18,26 +18,26 @@ impl Pools {
     pub(crate) fn unload_key(&self, name: &str) -> Result<Vec<String>> {
         self.change_dataset(name, |pool| {
             let coming = [Event::KeyUnloaded { dataset: name.to_owned() }];
-            let work = || Ok(pool.handle.unload_key(name)?);
+            let work = || Ok(pool.handle.keys().unload(name)?);
             Ok(self.change(&coming, &ChangeOptions::default(), work)?.1)
         })
     }
 
     pub(crate) fn change_key(&self, call: &ChangeKey) -> Result<()> {
         self.change_dataset(&call.name, |pool| {
-            Ok(pool.handle.change_key(&call.name, &call.properties, &call.secret.0)?)
+            Ok(pool.handle.keys().change(&call.name, &call.properties, &call.secret.0)?)
         })
     }
 
     pub(crate) fn inherit_key(&self, name: &str) -> Result<()> {
-        self.change_dataset(name, |pool| Ok(pool.handle.inherit_key(name)?))
+        self.change_dataset(name, |pool| Ok(pool.handle.keys().inherit(name)?))
     }
 }
 
 impl ManagedPool {
     /// Refuses if a mounted file system uses the key of this encryption root.
     pub(super) fn check_key_unused(&self, root: &str) -> Result<()> {
-        let own: Vec<String> = self.handle.encryption_root(root)?.into_iter().collect();
+        let own: Vec<String> = self.handle.keys().encryption_root(root)?.into_iter().collect();
         match self.find_mounted_with_key(&own, |_| true)? {
             None => Ok(()),
             Some((mounted, _)) => {
@@ -67,7 +67,7 @@ impl ManagedPool {
         // with many datasets each look takes a while
         let mounted = if roots.is_empty() { Vec::new() } else { self.mounted_filesystems() };
         for (name, _) in mounted.into_iter().filter(|(name, _)| chosen(name)) {
-            let root = self.handle.encryption_root(&name)?;
+            let root = self.handle.keys().encryption_root(&name)?;
             if let Some(root) = root.filter(|root| roots.contains(root)) {
                 return Ok(Some((name, root)));
             }

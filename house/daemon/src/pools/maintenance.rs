@@ -12,9 +12,9 @@ impl Pools {
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
         let done = if discard {
-            pool.handle.discard_checkpoint()
+            pool.handle.activities().discard_checkpoint()
         } else {
-            pool.handle.create_checkpoint()
+            pool.handle.activities().create_checkpoint()
         };
         Ok(done?)
     }
@@ -33,14 +33,14 @@ impl Pools {
     /// Lists the versions and features that pools lack. No names: all pools.
     pub(crate) fn list_upgrades(&self, names: &[String]) -> Result<Vec<UpgradeStatus>> {
         let pools = self.select_pools(names)?;
-        pools.iter().map(|pool| Ok(pool.handle.upgrade_status()?)).collect()
+        pools.iter().map(|pool| Ok(pool.handle.properties().upgrade_status()?)).collect()
     }
 
     /// Upgrades a pool.
     pub(crate) fn upgrade_pool(&self, name: &str, version: Option<u64>) -> Result<UpgradeResult> {
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
-        Ok(pool.handle.upgrade(version)?)
+        Ok(pool.handle.properties().upgrade(version)?)
     }
 
     /// Starts, stops or ends work over the free space of drives.
@@ -48,11 +48,11 @@ impl Pools {
         let pool = self.writable_pool(&call.name)?;
         let _changing = pool.dataset_lock.lock();
         let SweepDrives { kind, command, rate, .. } = *call;
-        Ok(pool.handle.command_activity(&call.devices, kind, command, rate)?)
+        Ok(pool.handle.activities().command(&call.devices, kind, command, rate)?)
     }
 
     /// The requests of the drives of pools; none named: all.
     pub(crate) fn io_stats(&self, names: &[String]) -> Result<Vec<PoolIoStats>> {
-        Ok(self.select_pools(names)?.iter().map(|pool| pool.handle.io_stats()).collect())
+        Ok(self.select_pools(names)?.iter().map(|pool| pool.handle.drives().io_stats()).collect())
     }
 }

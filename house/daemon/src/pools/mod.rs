@@ -181,14 +181,17 @@ impl Pools {
         let interval = if fuse::forwards_sync() { TXG_INTERVAL } else { INTERVAL_WITHOUT_SYNC };
         let log = Arc::clone(&self.log);
         let sync = move |pool: &Pool, stop: &AtomicBool| {
-            if let Err(why) = pool.run_txg_sync(interval, stop) {
+            if let Err(why) = pool.background().run_txg_sync(interval, stop) {
                 log.write_line(&why.to_string());
             }
         };
-        let heartbeat =
-            |pool: &Pool, stop: &AtomicBool| pool.run_mmp_heartbeat(HEARTBEAT_INTERVAL, stop);
-        let feed = |pool: &Pool, stop: &AtomicBool| pool.run_l2arc_feed(L2ARC_FEED_INTERVAL, stop);
-        let activities = |pool: &Pool, stop: &AtomicBool| pool.run_activities(stop);
+        let heartbeat = |pool: &Pool, stop: &AtomicBool| {
+            pool.background().run_mmp_heartbeat(HEARTBEAT_INTERVAL, stop);
+        };
+        let feed = |pool: &Pool, stop: &AtomicBool| {
+            pool.background().run_l2arc_feed(L2ARC_FEED_INTERVAL, stop);
+        };
+        let activities = |pool: &Pool, stop: &AtomicBool| pool.background().run_activities(stop);
         let duties: [(&str, Duty); 4] = [
             ("txg sync", Box::new(sync)),
             ("MMP heartbeat", Box::new(heartbeat)),
@@ -325,7 +328,7 @@ impl Pools {
     pub(crate) fn record_command(&self, pool: &str, line: &str, uid: u32) {
         let found = self.imported.lock().get(pool).cloned();
         if let Some(pool) = found {
-            pool.handle.record_command(line, uid);
+            pool.handle.history().record(line, uid);
         }
     }
 
@@ -354,7 +357,7 @@ impl ManagedPool {
         SavedPool {
             name: self.handle.name().to_owned(),
             guid: self.handle.guid(),
-            drives: self.handle.known_drives(),
+            drives: self.handle.drives().known(),
             altroot: self.altroot.clone(),
             cachefile: self.cachefile.lock().clone(),
             read_only: self.handle.is_read_only(),

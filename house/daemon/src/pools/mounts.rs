@@ -202,7 +202,8 @@ impl ManagedPool {
             let wish = chosen(&dataset)?;
             // one that mount(8) mounted is mounted there again
             let dir = wish.directory.clone().or_else(|| self.mountpoint_dir(&dataset))?;
-            let is_whole = !matches!(self.handle.incomplete_kind(&dataset.name), Ok(Some(_)));
+            let is_whole =
+                !matches!(self.handle.datasets().incomplete_kind(&dataset.name), Ok(Some(_)));
             is_whole.then_some(PlannedMount { dir, dataset, overrides: wish })
         });
         Ok(wanted.collect())
@@ -306,7 +307,7 @@ impl ManagedPool {
             properties: properties_with(Effects::MOUNT).map(str::to_owned).collect(),
         };
         let mut found = Vec::new();
-        self.handle.list_datasets(
+        self.handle.datasets().list(
             target,
             &wanted,
             &mut |dataset| found.push(dataset),

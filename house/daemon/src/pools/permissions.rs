@@ -18,7 +18,7 @@ use crate::{Error, Result};
 impl Pools {
     pub(crate) fn permissions(&self, call: &GetPermissions) -> Result<Vec<DatasetPermissions>> {
         let pool = self.pool_of_dataset(&call.name)?;
-        let levels = pool.handle.delegations(&call.name)?.into_iter();
+        let levels = pool.handle.permissions().list(&call.name)?.into_iter();
         let shown = |(key, names): (DelegationKey, BTreeSet<String>)| {
             (key.to_string(), names.into_iter().collect())
         };
@@ -31,7 +31,9 @@ impl Pools {
 
     pub(crate) fn allow(&self, call: &AllowPermissions) -> Result<()> {
         let entries = parse_entries(&call.entries)?;
-        self.change_dataset(&call.name, |pool| Ok(pool.handle.allow(&call.name, &entries)?))
+        self.change_dataset(&call.name, |pool| {
+            Ok(pool.handle.permissions().allow(&call.name, &entries)?)
+        })
     }
 
     pub(crate) fn unallow(&self, call: &RemovePermissions) -> Result<()> {
@@ -42,7 +44,7 @@ impl Pools {
             } else {
                 vec![call.name.clone()]
             };
-            Ok(pool.handle.unallow(&names, &entries)?)
+            Ok(pool.handle.permissions().unallow(&names, &entries)?)
         })
     }
 
@@ -70,7 +72,7 @@ impl Pools {
                 }
             };
             for name in &names {
-                if !pool.handle.is_permitted(name, target, user, permission)? {
+                if !pool.handle.permissions().is_granted(name, target, user, permission)? {
                     return Ok(false);
                 }
             }
@@ -90,7 +92,7 @@ impl Pools {
             ..DatasetQuery::default()
         };
         let mut origin = None;
-        pool.handle.list_datasets(
+        pool.handle.datasets().list(
             &call.name,
             &query,
             &mut |dataset| origin = dataset.property_value("origin").map(str::to_owned),
@@ -107,7 +109,11 @@ impl Pools {
 
     /// Gives the creator of a dataset the permissions that the datasets above delegate to creators.
     pub(crate) fn allow_creator(&self, name: &str, peer: Peer) -> Result<()> {
-        Ok(self.pool_of_dataset(name)?.handle.allow_creator(name, u64::from(peer.uid))?)
+        Ok(self
+            .pool_of_dataset(name)?
+            .handle
+            .permissions()
+            .allow_creator(name, u64::from(peer.uid))?)
     }
 
     /// Gives the creator of a file system those permissions, and an ordinary user the root directory.
@@ -135,7 +141,7 @@ impl ManagedPool {
             properties: vec!["guid".to_owned()],
         };
         let mut found = Vec::new();
-        self.handle.list_datasets(
+        self.handle.datasets().list(
             name,
             &query,
             &mut |dataset| found.push(dataset.name),

@@ -50,10 +50,10 @@ impl Pools {
         let mut by_period: Vec<(Period, Vec<String>)> = Vec::new();
         for head in list_head_names(&pool.handle, pool.handle.name())? {
             let Some(policy) = policy_of(policies, &head) else { continue };
-            if pool.handle.incomplete_kind(&head)?.is_some() {
+            if pool.handle.datasets().incomplete_kind(&head)?.is_some() {
                 continue;
             }
-            let snapshots = pool.handle.snapshots(&head)?;
+            let snapshots = pool.handle.snapshots().list(&head)?;
             for period in policy.due(&snapshots, now, zone) {
                 let Some(part) = snapshot_name(period, now, zone) else { continue };
                 let name = format!("{head}@{part}");
@@ -98,7 +98,7 @@ impl Pools {
     ) -> Result<()> {
         for head in list_head_names(&pool.handle, pool.handle.name())? {
             let Some(policy) = policy_of(policies, &head) else { continue };
-            let snapshots = pool.handle.snapshots(&head)?;
+            let snapshots = pool.handle.snapshots().list(&head)?;
             let safe = replicated(&head);
             for snapshot in policy.surplus(&snapshots) {
                 let name = format!("{head}@{}", snapshot.name);
@@ -106,7 +106,7 @@ impl Pools {
                     run.kept.push(name);
                     continue;
                 }
-                if !pool.handle.holds(&name)?.is_empty() {
+                if !pool.handle.snapshots().holds(&name)?.is_empty() {
                     continue;
                 }
                 match self.destroy_snapshot(&name) {
@@ -122,7 +122,7 @@ impl Pools {
     pub(crate) fn destroy_snapshot(&self, name: &str) -> Result<()> {
         let events = [Event::SnapshotDestroyed { snapshot: name.to_owned() }];
         self.change_dataset(name, |pool| {
-            let work = || Ok(pool.handle.destroy(name)?);
+            let work = || Ok(pool.handle.datasets().destroy(name)?);
             self.change(&events, &ChangeOptions::default(), work).map(drop)
         })
     }
@@ -139,14 +139,15 @@ impl Pools {
         let bookmark = format!("{dataset}#{part}");
         let snapshot = format!("{dataset}@{snapshot}");
         let pool = self.pool_of_dataset(dataset)?;
-        let old = pool.handle.bookmarks(dataset)?.into_iter().find(|it| it.name == part);
+        let old =
+            pool.handle.snapshots().bookmarks(dataset)?.into_iter().find(|it| it.name == part);
         if let Some(old) = old {
-            let wanted = pool.handle.snapshots(dataset)?;
+            let wanted = pool.handle.snapshots().list(dataset)?;
             if wanted.iter().any(|it| it.guid == old.guid && snapshot.ends_with(&it.name)) {
                 return Ok(());
             }
             // the snapshot itself is the base until the next one is made
-            self.change_dataset(dataset, |pool| Ok(pool.handle.destroy(&bookmark)?))?;
+            self.change_dataset(dataset, |pool| Ok(pool.handle.datasets().destroy(&bookmark)?))?;
         }
         self.create_bookmark(&CreateBookmark { snapshot, bookmark }).map(drop)
     }
@@ -162,7 +163,7 @@ impl Pools {
             let Ok(heads) = list_head_names(&pool.handle, pool.handle.name()) else { continue };
             for head in heads {
                 let Some(policy) = policy_of(policies, &head) else { continue };
-                let Ok(snapshots) = pool.handle.snapshots(&head) else { continue };
+                let Ok(snapshots) = pool.handle.snapshots().list(&head) else { continue };
                 let due = policy.due(&snapshots, now, zone);
                 for period in Period::ALL {
                     let of_kind: Vec<_> = automatic(&snapshots, period).collect();

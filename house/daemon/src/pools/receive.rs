@@ -98,7 +98,7 @@ impl Pools {
         let pool = self.pool_of_dataset(target)?;
         let mut input = StreamInput::open(stream)?;
         if call.corrective {
-            let done = pool.handle.heal_from_stream(&call.target, call.dry_run, &mut input)?;
+            let done = pool.handle.streams().heal(&call.target, call.dry_run, &mut input)?;
             let Healed { snapshot, examined, damaged, repaired: healed, .. } = done;
             let healed = Some(HealedSnapshot { snapshot, examined, damaged, healed });
             return Ok(ReceivedStream { healed, ..ReceivedStream::default() });
@@ -214,7 +214,7 @@ impl Pools {
             }
             pool.exchange_mounted(target, hidden, exchange)
         };
-        let mut done = pool.handle.receive_snapshot(&request, input, &mut exchange)?;
+        let mut done = pool.handle.streams().receive_snapshot(&request, input, &mut exchange)?;
         if let Some(before) = before {
             let options = ChangeOptions { keep_mounts: call.no_mount, ..Default::default() };
             done.warnings.extend(self.follow_properties(target, &before, &options)?);
@@ -254,7 +254,7 @@ fn follow_encryption_roots(
     // the top of the stream keeps a key of its own
     for dataset in package.datasets.iter().skip(1).filter(|it| !it.is_encryption_root) {
         let local = naming.local_name(&dataset.name)?;
-        match pool.handle.inherit_received_key(&local) {
+        match pool.handle.keys().inherit_received_key(&local) {
             // it was left out of the stream
             Ok(()) | Err(engine::Error::NoSuchDataset { .. }) => {}
             Err(why) => return Err(why.into()),
@@ -269,9 +269,9 @@ fn place_received_holds(pool: &ManagedPool, package: &Package, naming: &Naming<'
         let local = naming.local_name(&dataset.name)?;
         for (snapshot, holds) in &dataset.holds {
             let name = format!("{local}@{snapshot}");
-            let Ok(there) = pool.handle.holds(&name) else { continue };
+            let Ok(there) = pool.handle.snapshots().holds(&name) else { continue };
             for (tag, _) in holds.iter().filter(|(tag, _)| there.iter().all(|it| it.tag != *tag)) {
-                pool.handle.place_hold(tag, std::slice::from_ref(&name))?;
+                pool.handle.snapshots().place_hold(tag, std::slice::from_ref(&name))?;
             }
         }
     }
@@ -280,14 +280,14 @@ fn place_received_holds(pool: &ManagedPool, package: &Package, naming: &Naming<'
 
 /// The snapshot of a file system that has a guid; none: it has no such snapshot.
 fn snapshot_with_guid(pool: &ManagedPool, filesystem: &str, guid: u64) -> Option<String> {
-    let snapshots = pool.handle.snapshots(filesystem).ok()?;
+    let snapshots = pool.handle.snapshots().list(filesystem).ok()?;
     let found = snapshots.into_iter().find(|snapshot| snapshot.guid == guid)?;
     Some(format!("{filesystem}@{}", found.name))
 }
 
 impl ManagedPool {
     fn is_redacted(&self, name: &str) -> bool {
-        matches!(self.handle.incomplete_kind(name), Ok(Some(IncompleteKind::Redacted)))
+        matches!(self.handle.datasets().incomplete_kind(name), Ok(Some(IncompleteKind::Redacted)))
     }
 
     /// Exchanges the content of a head by one that is redacted. It is unmounted, as redacted blocks cannot be read.

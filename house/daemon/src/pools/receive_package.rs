@@ -167,7 +167,7 @@ fn origins(pool: &ManagedPool, top: &str) -> Result<Vec<(String, String)>> {
         let origin = dataset.property_value(&property).filter(|origin| origin.contains('@'));
         found.extend(origin.map(|origin| (dataset.name.clone(), origin.to_owned())));
     };
-    match pool.handle.list_datasets(top, &query, add, &mut |_| ()) {
+    match pool.handle.datasets().list(top, &query, add, &mut |_| ()) {
         Err(engine::Error::NoSuchDataset { .. }) => Ok(Vec::new()),
         listed => Ok(listed.map(|()| found)?),
     }
@@ -183,7 +183,7 @@ fn created(
         for (name, guid) in &dataset.snapshots {
             let full = format!("{}@{name}", dataset.name);
             if is_meant(&full, *guid) {
-                let all = pool.handle.snapshots(&dataset.name).ok()?;
+                let all = pool.handle.snapshots().list(&dataset.name).ok()?;
                 return all.iter().find(|it| it.guid == *guid).map(|it| it.txg);
             }
         }
@@ -194,13 +194,13 @@ fn created(
 /// The file systems and volumes below a target, with their snapshots.
 fn local_datasets(pool: &ManagedPool, top: &str) -> Result<Vec<LocalDataset>> {
     // all of it is new
-    if matches!(pool.handle.snapshots(top), Err(engine::Error::NoSuchDataset { .. })) {
+    if matches!(pool.handle.snapshots().list(top), Err(engine::Error::NoSuchDataset { .. })) {
         return Ok(Vec::new());
     }
     let names = super::datasets::list_head_names(&pool.handle, top)?;
     let mut found = Vec::new();
     for name in names {
-        let snapshots = pool.handle.snapshots(&name)?;
+        let snapshots = pool.handle.snapshots().list(&name)?;
         let snapshots = snapshots.into_iter().map(|it| (it.name, it.guid)).collect();
         found.push(LocalDataset { name, snapshots });
     }

@@ -57,7 +57,7 @@ pub(super) fn follow_key_locations(
         let Ok(known) = pool.property_values(&local) else { continue };
         let is_root = known.get("encryptionroot") == Some(&local);
         if is_root && known.get(KEY_LOCATION).is_some_and(|known| known != sent) {
-            pool.handle.set_property(&local, KEY_LOCATION, sent)?;
+            pool.handle.properties().set(&local, KEY_LOCATION, sent)?;
         }
     }
     Ok(())
@@ -100,7 +100,7 @@ impl ManagedPool {
     pub(super) fn property_values(&self, name: &str) -> Result<BTreeMap<String, String>> {
         let query = DatasetQuery { depth: Some(0), ..DatasetQuery::default() };
         let mut values = BTreeMap::new();
-        self.handle.list_datasets(
+        self.handle.datasets().list(
             name,
             &query,
             &mut |dataset| {

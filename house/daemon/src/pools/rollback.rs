@@ -109,7 +109,7 @@ impl ManagedPool {
             if !back.destroyed.is_empty() {
                 self.destroy_all(&back.destroyed)?;
             }
-            Ok(self.handle.rollback_to_snapshot(back.snapshot)?)
+            Ok(self.handle.snapshots().rollback_to(back.snapshot)?)
         };
         let taken = match self.rollback_handle(back.head) {
             Some(beside) => beside.rollback(back.snapshot, work),
@@ -134,8 +134,10 @@ impl ManagedPool {
         let Some((_, top)) = mounted.iter().find(|(name, _)| name == back.head) else {
             return Ok(Vec::new());
         };
-        let (now, then) =
-            (self.handle.filesystem(back.head)?, self.handle.synced_reader(back.snapshot)?);
+        let (now, then) = (
+            self.handle.datasets().filesystem(back.head)?,
+            self.handle.datasets().synced_reader(back.snapshot)?,
+        );
         let folder = |files: &FileSystemReader, path: &Path| {
             let found = files.find(path.as_os_str().as_bytes()).ok().flatten();
             found.filter(|found| found.stat().is_directory()).map(|found| found.ino())

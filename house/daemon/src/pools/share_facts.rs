@@ -30,7 +30,7 @@ impl Pools {
                 all.push(pool.facts_of(dataset, mounted_at));
             };
             let listed =
-                pool.handle.list_datasets(pool.handle.name(), &query, &mut add, &mut |_| ());
+                pool.handle.datasets().list(pool.handle.name(), &query, &mut add, &mut |_| ());
             if let Err(why) = listed {
                 self.log.write_line(&format!("shares of '{}': {why}", pool.handle.name()));
             }

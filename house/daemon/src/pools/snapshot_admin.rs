@@ -67,7 +67,7 @@ impl SnapshotAdmin for PoolSnapshotAdmin {
             CreateSnapshots { names: names.clone(), recursive: false, properties: Vec::new() };
         let event = Event::SnapshotCreated { snapshot: snapshot.to_owned() };
         self.change(caller, (snapshot, &call, event), |pool| {
-            Ok(pool.handle.create_snapshots(&names)?)
+            Ok(pool.handle.snapshots().create(&names)?)
         })
     }
 
@@ -90,7 +90,7 @@ impl SnapshotAdmin for PoolSnapshotAdmin {
         let head = snapshot.split('@').next().unwrap_or(snapshot);
         let event = Event::DatasetRenamed { from: snapshot.to_owned(), to: format!("{head}@{to}") };
         self.change(caller, (snapshot, &call, event), |pool| {
-            Ok(pool.handle.rename_dataset(snapshot, to, false)?)
+            Ok(pool.handle.datasets().rename(snapshot, to, false)?)
         })
     }
 }

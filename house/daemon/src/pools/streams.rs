@@ -19,14 +19,14 @@ impl Pools {
         let (pool, request) = self.send_request(call)?;
         let file = CancellableFile::new(fetch(&call.descriptor, caller.peer.uid)?, &caller.cancel);
         let mut out = BufWriter::with_capacity(BUFFER_SIZE, file);
-        pool.handle.send(&request, &mut out)?;
+        pool.handle.streams().send(&request, &mut out)?;
         out.flush().map_err(|why| Error::file_error(&call.descriptor, &why))
     }
 
     /// The snapshots that a stream will have.
     pub(crate) fn plan_send(&self, call: &PlanSend) -> Result<Vec<PlannedSend>> {
         let (pool, request) = self.send_request(&call.send)?;
-        let plan = pool.handle.plan_send(&request)?;
+        let plan = pool.handle.streams().plan_send(&request)?;
         let is_short = request.replicate || request.intermediates;
         let reported = |step: &engine::pool::SendStep| {
             // bases of the same file system go by their short names, as with OpenZFS
@@ -46,7 +46,9 @@ impl Pools {
 
     /// Destroys the partial state of a resumable receive.
     pub(crate) fn abort_receive(&self, call: &AbortReceive) -> Result<()> {
-        self.change_dataset(&call.target, |pool| Ok(pool.handle.abort_receive(&call.target)?))
+        self.change_dataset(&call.target, |pool| {
+            Ok(pool.handle.streams().abort_receive(&call.target)?)
+        })
     }
 
     /// The pool and the snapshots of a stream. A resume token names its file system on the sender.

@@ -104,7 +104,7 @@ fn policies_take_and_prune_snapshots() {
     let first = run(0, None);
     assert_eq!((first.taken.len(), first.failed.len()), (4, 0), "{first:?}");
     let pool = home.pools.pool("tank").unwrap();
-    let snapshots = |name: &str| pool.handle.snapshots(name).unwrap();
+    let snapshots = |name: &str| pool.handle.snapshots().list(name).unwrap();
     let txgs = |name: &str| snapshots(name).iter().map(|it| it.txg).collect::<Vec<_>>();
     assert_eq!(txgs("tank"), txgs("tank/a"), "each kind is taken in one txg");
     assert_eq!(run(0, None), PolicyRun::default());
@@ -114,7 +114,10 @@ fn policies_take_and_prune_snapshots() {
     assert_eq!((hourly(&later.taken), hourly(&later.kept)), (2, 2), "{later:?}");
     assert!(later.pruned.is_empty());
     // the clock makes one more snapshot due
-    pool.handle.place_hold("mine", &[format!("tank@{}", snapshots("tank")[0].name)]).unwrap();
+    pool.handle
+        .snapshots()
+        .place_hold("mine", &[format!("tank@{}", snapshots("tank")[0].name)])
+        .unwrap();
     let held = snapshots("tank")[0].name.clone();
     let last = run(2, Some(u64::MAX));
     assert_eq!(last.failed, Vec::<String>::new());
@@ -140,7 +143,7 @@ fn an_exported_pool_is_not_mounted_again() {
     let home = TestDaemon::new("left");
     let pool = home.pools.pool("tank").unwrap();
     let dir = home.dir.join("mounted");
-    pool.handle.set_property("tank", "mountpoint", dir.to_str().unwrap()).unwrap();
+    pool.handle.properties().set("tank", "mountpoint", dir.to_str().unwrap()).unwrap();
     home.pools.export_pool("tank", false).unwrap();
     // a call found the pool before it was exported
     let late = pool.mount_filesystem("tank", &MountOverrides::default()).unwrap_err().to_string();
@@ -168,7 +171,7 @@ fn export_finds_a_pool_that_was_just_imported() {
     let waits = SavedPool {
         name: "tank".to_owned(),
         guid: pool.handle.guid(),
-        drives: pool.handle.known_drives(),
+        drives: pool.handle.drives().known(),
         altroot: None,
         cachefile: super::cachefile::Cachefile::Default,
         read_only: false,
@@ -217,7 +220,7 @@ fn a_cancelled_destroy_stops_after_a_batch() {
     let pool = home.pools.pool("tank").unwrap();
     let names: Vec<String> = (0..300).map(|number| format!("tank@{number}")).collect();
     for name in &names {
-        pool.handle.create_snapshots(std::slice::from_ref(name)).unwrap();
+        pool.handle.snapshots().create(std::slice::from_ref(name)).unwrap();
     }
     let destroy = |cancel: Cancel| {
         let caller = Caller { peer: Peer::from_uid(0), cancel };
@@ -226,14 +229,14 @@ fn a_cancelled_destroy_stops_after_a_batch() {
     let cancel = Cancel::default();
     drop(cancel.on_drop());
     let why = destroy(cancel).unwrap_err().to_string();
-    let left = pool.handle.snapshots("tank").unwrap().len();
+    let left = pool.handle.snapshots().list("tank").unwrap().len();
     assert!((1..300).contains(&left), "{left}");
     assert!(why.contains(&format!("interrupted: {} of 300", 300 - left)), "{why}");
     let job = home.context.jobs.list().remove(0);
     let (state, done) = (job.state, job.progress.done);
     assert_eq!((state, done, job.progress.total), (JobState::Cancelled, 300 - left as u64, 300));
     destroy(Cancel::default()).unwrap();
-    assert!(pool.handle.snapshots("tank").unwrap().is_empty());
+    assert!(pool.handle.snapshots().list("tank").unwrap().is_empty());
     // the rest fits into one batch, which is not a job
     assert_eq!(home.context.jobs.list().len(), 1);
     let events = home.context.events.after(None).events;
@@ -249,7 +252,7 @@ fn a_cancelled_destroy_stops_after_a_batch() {
 fn create_unmounted(pool: &ManagedPool, name: &str) {
     let properties = vec![("mountpoint".to_owned(), "none".to_owned())];
     let new = engine::pool::NewDataset { name: name.to_owned(), properties };
-    pool.handle.create_filesystem(&new).unwrap();
+    pool.handle.datasets().create_filesystem(&new).unwrap();
 }
 
 fn destroy_call(name: &str) -> DestroyDatasets {
@@ -358,7 +361,7 @@ fn doors_stay_open_over_renames_and_rollbacks() {
     create_unmounted(&pool, "tank/fs");
     let server = InProcess::open(&home, "tank/fs");
     server.write("a", "before");
-    pool.handle.create_snapshots(&["tank/fs@now".to_owned()]).unwrap();
+    pool.handle.snapshots().create(&["tank/fs@now".to_owned()]).unwrap();
     server.write("a", "behind");
     home.pools
         .rename_dataset(&RenameDataset {
@@ -414,7 +417,7 @@ fn files_are_restored_beside_present_ones() {
     let given = SetAttributes { mode: Some(0o4640), uid: Some(7), ..SetAttributes::default() };
     fs.set_attributes(&context, ino, &given).unwrap();
     fs.set_xattr(&context, ino, b"user.tag", Some(b"blue"), XattrMode::Any).unwrap();
-    pool.handle.create_snapshots(&["tank/fs@monday".to_owned()]).unwrap();
+    pool.handle.snapshots().create(&["tank/fs@monday".to_owned()]).unwrap();
     server.write("letter.txt", "behind");
     let (snapshot, path) = ("tank/fs@monday".to_owned(), "/letter.txt".to_owned());
     let listed = ListFiles { dataset: snapshot.clone(), path: String::new() };
@@ -459,7 +462,7 @@ fn folders_are_restored_beside_present_ones() {
         ..SetAttributes::default()
     };
     fs.set_attributes(&context, inner, &old).unwrap();
-    pool.handle.create_snapshots(&["tank/fs@monday".to_owned()]).unwrap();
+    pool.handle.snapshots().create(&["tank/fs@monday".to_owned()]).unwrap();
     fs.unlink(&context, inner, b"two").unwrap();
     let caller = Caller { peer: Peer::from_uid(0), cancel: Cancel::default() };
     let call = RestoreFolder { snapshot: "tank/fs@monday".to_owned(), path: "/album".to_owned() };

@@ -77,7 +77,7 @@ impl Pools {
             return Err(engine::Error::NameTaken { pool: pool.name.clone() });
         }
         let held = self.open_saved_pool(pool)?;
-        held.record_import("open");
+        held.history().record_import("open");
         self.log.write_line(&format!("pool '{}' is imported again", held.name()));
         let taken = self.add_pool(held, pool.altroot.clone(), pool.cachefile.clone());
         self.log_import_events(&[Arc::clone(&taken)]);
@@ -136,7 +136,7 @@ impl Pools {
     pub(super) fn reopen_drives(&self, seen: &mut HashMap<u64, DeviceFingerprint>) {
         let pools: Vec<_> = self.imported.lock().values().cloned().collect();
         for pool in pools {
-            let now = fingerprint_devices(&pool.handle.unavailable_drives());
+            let now = fingerprint_devices(&pool.handle.drives().unavailable());
             let before = seen.insert(pool.handle.guid(), now.clone());
             if now.is_empty() || before == Some(now) || pool.handle.is_suspended() {
                 continue;
@@ -149,11 +149,11 @@ impl Pools {
     /// Reopens missing devices of a pool, and resilvers them.
     pub(super) fn reopen_drives_of(&self, pool: &ManagedPool) {
         let _changing = pool.dataset_lock.lock();
-        let taken = pool.handle.reopen_drives();
+        let taken = pool.handle.drives().reopen();
         for drive in &taken {
             self.log.write_line(&format!("pool '{}': drive '{drive}' is back", pool.handle.name()));
         }
-        let replaced = pool.handle.replace_missing_drives().unwrap_or_else(|why| {
+        let replaced = pool.handle.drives().replace_missing().unwrap_or_else(|why| {
             self.log.write_line(&why.to_string());
             Vec::new()
         });
@@ -164,7 +164,7 @@ impl Pools {
             ));
         }
         if !taken.is_empty() || !replaced.is_empty() {
-            pool.handle.start_resilver();
+            pool.handle.scans().start_resilver();
             self.save_pools();
         }
     }

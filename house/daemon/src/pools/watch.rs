@@ -81,7 +81,7 @@ impl Pools {
             self.expand_grown_devices(&pool);
             let now = pool.handle.status();
             let mut next = WatchedPool::new(&now);
-            next.failed = pool.handle.failed_drives();
+            next.failed = pool.handle.drives().failed();
             if let Some(before) = watched.remove(&now.guid) {
                 self.events.record(&changes(&now.name, &before, &next, now.error.as_deref()));
                 next.job = before.job;
@@ -176,7 +176,7 @@ struct ScanControl {
 
 impl JobControl for ScanControl {
     fn progress(&self) -> JobProgress {
-        let scan = self.pool.upgrade().and_then(|pool| pool.handle.scan_status());
+        let scan = self.pool.upgrade().and_then(|pool| pool.handle.scans().status());
         let scan = scan.filter(|status| status.scan == self.scan);
         let (done, total) = scan.map_or((0, 0), |status| (status.scanned, status.total));
         let unit = if self.scan == ScanKind::ErrorScrub { "blocks" } else { "bytes" };
@@ -186,7 +186,7 @@ impl JobControl for ScanControl {
     fn cancel(&self) {
         if let Some(pool) = self.pool.upgrade() {
             // it may have ended meanwhile
-            let _ = pool.handle.stop_scrub();
+            let _ = pool.handle.scans().stop_scrub();
         }
     }
 

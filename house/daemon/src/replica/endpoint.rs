@@ -46,7 +46,7 @@ pub(crate) struct LocalTarget {
 impl ReplicaTarget for LocalTarget {
     fn snapshots(&self, dataset: &str) -> Result<Option<Vec<(String, u64)>>> {
         let pool = self.pools.pool_of_dataset(dataset)?;
-        match pool.handle.snapshots(dataset) {
+        match pool.handle.snapshots().list(dataset) {
             Ok(all) => Ok(Some(all.into_iter().map(|it| (it.name, it.guid)).collect())),
             Err(engine::Error::NoSuchDataset { .. }) => Ok(None),
             Err(why) => Err(why.into()),
@@ -55,7 +55,7 @@ impl ReplicaTarget for LocalTarget {
 
     fn resume_token(&self, dataset: &str) -> Result<Option<String>> {
         let pool = self.pools.pool_of_dataset(dataset)?;
-        match pool.handle.receive_resume_token(dataset) {
+        match pool.handle.streams().resume_token(dataset) {
             Err(engine::Error::NoSuchDataset { .. }) => Ok(None),
             found => Ok(found?),
         }
@@ -67,7 +67,7 @@ impl ReplicaTarget for LocalTarget {
 
     fn is_raw(&self, dataset: &str) -> Result<bool> {
         let pool = self.pools.pool_of_dataset(dataset)?;
-        Ok(pool.handle.encryption_root(dataset)?.as_deref() == Some(dataset))
+        Ok(pool.handle.keys().encryption_root(dataset)?.as_deref() == Some(dataset))
     }
 
     fn receive(&self, dataset: &str, is_new: bool, send: &mut WriteStream<'_>) -> Result<()> {

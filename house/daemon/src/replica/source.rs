@@ -61,31 +61,31 @@ impl ReplicaSource for LocalSource {
     }
 
     fn snapshots(&self, dataset: &str) -> Result<Vec<Snapshot>> {
-        Ok(self.0.pool_of_dataset(dataset)?.handle.snapshots(dataset)?)
+        Ok(self.0.pool_of_dataset(dataset)?.handle.snapshots().list(dataset)?)
     }
 
     fn bookmarks(&self, dataset: &str) -> Result<Vec<Bookmark>> {
-        Ok(self.0.pool_of_dataset(dataset)?.handle.bookmarks(dataset)?)
+        Ok(self.0.pool_of_dataset(dataset)?.handle.snapshots().bookmarks(dataset)?)
     }
 
     fn is_encrypted(&self, dataset: &str) -> Result<bool> {
-        Ok(self.0.pool_of_dataset(dataset)?.handle.encryption_root(dataset)?.is_some())
+        Ok(self.0.pool_of_dataset(dataset)?.handle.keys().encryption_root(dataset)?.is_some())
     }
 
     fn is_encryption_root(&self, dataset: &str) -> Result<bool> {
-        let root = self.0.pool_of_dataset(dataset)?.handle.encryption_root(dataset)?;
+        let root = self.0.pool_of_dataset(dataset)?.handle.keys().encryption_root(dataset)?;
         Ok(root.as_deref() == Some(dataset))
     }
 
     fn estimate(&self, request: &SendRequest) -> Result<u64> {
-        let plan = self.pool_of_request(request)?.handle.plan_send(request)?;
+        let plan = self.pool_of_request(request)?.handle.streams().plan_send(request)?;
         Ok(plan.steps().iter().map(|step| step.bytes).sum())
     }
 
     fn send(&self, request: &SendRequest, mut out: &mut dyn Write) -> Result<()> {
         let pool = self.pool_of_request(request)?;
-        let plan = pool.handle.plan_send(request)?;
-        Ok(pool.handle.send_planned(&plan, &mut out).map(drop)?)
+        let plan = pool.handle.streams().plan_send(request)?;
+        Ok(pool.handle.streams().send_planned(&plan, &mut out).map(drop)?)
     }
 
     fn mark(&self, dataset: &str, replica: &str, copy: &SafeCopy) -> Result<()> {

@@ -135,7 +135,7 @@ fn run_backup(
     work: &Job,
     job: RunningJob,
 ) {
-    match pool.back_up(repository, request, work) {
+    match pool.streams().back_up(repository, request, work) {
         Ok((added, counts)) => job.finish_with(describe(&added, counts, repository)),
         Err(engine::Error::Interrupted) => {
             let why = "It was cancelled; the next backup finds the packs that are stored.";

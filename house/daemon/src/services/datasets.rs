@@ -122,7 +122,11 @@ impl Service for DatasetService {
         router.add(move |call: &RenameDataset, _| pools.rename_dataset(call));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &GetDeleteQueue, _| {
-            Ok(pools.pool_of_dataset(&call.name)?.handle.has_unlinked_files(&call.name)?)
+            Ok(pools
+                .pool_of_dataset(&call.name)?
+                .handle
+                .datasets()
+                .has_unlinked_files(&call.name)?)
         });
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &UpgradeFilesystem, _| pools.upgrade_filesystem(call));

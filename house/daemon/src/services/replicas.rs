@@ -344,7 +344,7 @@ fn copies(context: &Context, replica: &ReplicaConfig, state: &ReplicaState) -> V
     let report = |source: String| {
         let copy = state.copies.get(&source);
         let last = copy.map_or(0, |copy| copy.txg);
-        let snapshots = pool.handle.snapshots(&source).unwrap_or_default();
+        let snapshots = pool.handle.snapshots().list(&source).unwrap_or_default();
         CopyStatus {
             snapshot: copy.map(|copy| copy.snapshot.clone()),
             snapshot_time: copy.map(|copy| copy.created),

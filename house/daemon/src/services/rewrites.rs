@@ -210,7 +210,7 @@ fn prefix_of(dir: &Path) -> String {
 }
 
 fn find_target(pool: &Pool, (dataset, prefix): (&str, &str), path: &str) -> Result<RewriteTarget> {
-    let files = pool.filesystem(dataset)?;
+    let files = pool.datasets().filesystem(dataset)?;
     let shown = format!("{prefix}/{path}");
     let failed = |why: &dyn std::fmt::Display| {
         Error::refused_error(format!("cannot rewrite '{shown}': {why}"))
@@ -246,7 +246,7 @@ fn snapshot_warning(
 ) -> Result<Vec<String>> {
     let mut with_snapshots = BTreeMap::new();
     for target in targets.iter().filter(|_| !call.skip_snapshots) {
-        let count = pool.snapshots(&target.dataset)?.len();
+        let count = pool.snapshots().list(&target.dataset)?.len();
         if count > 0 {
             with_snapshots.insert(target.dataset.as_str(), count);
         }

@@ -154,7 +154,7 @@ impl TimeMachineService {
     }
 
     fn newest_snapshot(&self, dataset: &str) -> Result<String> {
-        let all = self.context.pools.pool_of_dataset(dataset)?.handle.snapshots(dataset)?;
+        let all = self.context.pools.pool_of_dataset(dataset)?.handle.snapshots().list(dataset)?;
         let newest = backup_snapshots(&all).last().map(|snapshot| snapshot.name.clone());
         newest.ok_or_else(|| {
             Error::refused_error(format!(
@@ -254,7 +254,7 @@ fn follow_backups(
     if pool.handle.is_read_only() || pool.handle.is_suspended() {
         return Ok(());
     }
-    let snapshots = pool.handle.snapshots(dataset)?;
+    let snapshots = pool.handle.snapshots().list(dataset)?;
     let newest = backup_snapshots(&snapshots).last().copied();
     let before = match newest {
         Some(newest) => histories_of(&pool.handle, &format!("{dataset}@{}", newest.name))?,
@@ -279,7 +279,7 @@ fn follow_backups(
 
 /// The histories of the disk images in a file system or snapshot, as of the last txg.
 fn histories_of(pool: &Pool, name: &str) -> Result<Vec<BackupHistory>> {
-    let found = read_histories(&pool.synced_reader(name)?);
+    let found = read_histories(&pool.datasets().synced_reader(name)?);
     found.map_err(|why| Error::refused_error(format!("'{name}' cannot be read: {why}")))
 }
 
@@ -300,10 +300,10 @@ fn prune(context: &Context, dataset: &str, (now, keep_days): (u64, u64)) -> Resu
     let replicas: Vec<ReplicaConfig> = context.config.current().section("replica");
     let safe = context.replicas.replicated_txg(&replicas, dataset, now);
     let pool = context.pools.pool_of_dataset(dataset)?;
-    for snapshot in surplus(&pool.handle.snapshots(dataset)?, now, keep_days) {
+    for snapshot in surplus(&pool.handle.snapshots().list(dataset)?, now, keep_days) {
         let name = format!("{dataset}@{}", snapshot.name);
         let is_needed = safe.is_some_and(|safe| snapshot.txg > safe);
-        if is_needed || !pool.handle.holds(&name)?.is_empty() {
+        if is_needed || !pool.handle.snapshots().holds(&name)?.is_empty() {
             continue;
         }
         context.pools.destroy_snapshot(&name)?;
@@ -321,14 +321,14 @@ struct Backups {
 
 fn inspect(context: &Context, dataset: &str) -> Result<Backups> {
     let pool = context.pools.pool_of_dataset(dataset)?;
-    let all = pool.handle.snapshots(dataset)?;
+    let all = pool.handle.snapshots().list(dataset)?;
     let snapshot = |snapshot: &engine::pool::Snapshot| TimeMachineSnapshot {
         name: snapshot.name.clone(),
         created: snapshot.created,
     };
     Ok(Backups {
         histories: histories_of(&pool.handle, dataset)?,
-        used: pool.handle.space(dataset).referenced,
+        used: pool.handle.datasets().space(dataset).referenced,
         snapshots: backup_snapshots(&all).into_iter().map(snapshot).collect(),
     })
 }

@@ -254,11 +254,11 @@ fn wanted_devices(pool: &Pool) -> engine::Result<WantedDevices> {
     };
     let mut volumes = Vec::new();
     let mut add = |dataset: Dataset| volumes.push(dataset);
-    pool.list_datasets(pool.name(), &query("volume", None), &mut add, &mut |_| ())?;
+    pool.datasets().list(pool.name(), &query("volume", None), &mut add, &mut |_| ())?;
     let (mut all, mut shows_snapshots) = (Vec::new(), false);
     for volume in volumes {
         let value = |name| volume.property_value(name).unwrap_or_default();
-        let is_whole = !matches!(pool.incomplete_kind(&volume.name), Ok(Some(_)));
+        let is_whole = !matches!(pool.datasets().incomplete_kind(&volume.name), Ok(Some(_)));
         if value("volmode") == "none" || volume.key == KeyState::Locked || !is_whole {
             continue;
         }
@@ -270,7 +270,7 @@ fn wanted_devices(pool: &Pool) -> engine::Result<WantedDevices> {
                 all.extend(wanted_device(&snapshot, true, has_partitions));
             };
             let query = query("snapshot", Some(1));
-            pool.list_datasets(&volume.name, &query, &mut add, &mut |_| ())?;
+            pool.datasets().list(&volume.name, &query, &mut add, &mut |_| ())?;
         }
         all.extend(wanted_device(&volume, is_read_only, has_partitions));
     }

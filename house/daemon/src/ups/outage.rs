@@ -56,10 +56,10 @@ impl Outage {
     /// Pauses scrubs and stops replication. Resilvers go on: the pools need them.
     pub(super) fn stop_background_work(&mut self, context: &Context) {
         for pool in context.pools.all() {
-            let scan = pool.handle.scan_status();
+            let scan = pool.handle.scans().status();
             let is_scrub = scan.is_some_and(|it| it.scan == ScanKind::Scrub && it.is_scanning());
             // it may have ended meanwhile
-            if is_scrub && pool.handle.pause_scrub().is_ok() {
+            if is_scrub && pool.handle.scans().pause_scrub().is_ok() {
                 let name = pool.handle.name();
                 context.log.write_line(&format!("pool '{name}': the scrub waits for line power"));
                 self.scrubs.insert(name.to_owned());
@@ -117,7 +117,7 @@ impl Outage {
         let before = self.scrubs.len();
         self.scrubs.retain(|name| {
             let Ok(pool) = context.pools.pool(name) else { return true };
-            let line = match pool.handle.start_scrub(ScrubRange::All) {
+            let line = match pool.handle.scans().start_scrub(ScrubRange::All) {
                 Ok(()) => format!("pool '{name}': the scrub goes on"),
                 Err(why) => format!("pool '{name}': the scrub does not go on: {why}"),
             };

@@ -126,7 +126,8 @@ impl LayoutRunner<'_> {
     /// How large the file is to be; none if the work was stopped.
     fn choose_size(&self, pool: &Pool, place: &FileSystem) -> Result<Option<FileSize>, Error> {
         let wish = &self.options.workload;
-        let free = pool.with_session(|session| Ok(session.pool().space(pool.name()).available))?;
+        let free = pool
+            .with_session(|session| Ok(session.pool().datasets().space(pool.name()).available))?;
         let room = |wanted: u64| Error::NoSpace {
             subject: "the pool".to_owned(),
             available: human_bytes(free),
@@ -167,7 +168,7 @@ impl LayoutRunner<'_> {
         let name = format!("{}/small-records", pool.name());
         let properties = vec![("recordsize".to_owned(), SMALL_RECORD.to_string())];
         let new = NewDataset { name: name.clone(), properties };
-        pool.with_session(|session| Ok(session.pool().create_filesystem(&new)?))?;
+        pool.with_session(|session| Ok(session.pool().datasets().create_filesystem(&new)?))?;
         let Some(size) = column.size else { return Ok(false) };
         let data = (size.bytes / SMALL_FILE_DIVISOR / SEQUENTIAL_BLOCK_SIZE).max(1)
             * SEQUENTIAL_BLOCK_SIZE;

@@ -171,11 +171,11 @@ impl Pool {
         self.replace_session(Some(Session::new(held)));
         self.with_session(|session| {
             let (held, path) = (session.pool(), drive.path());
-            held.replace_drive_with(&path.display().to_string(), path, &device)?;
+            held.vdevs().replace_with(&path.display().to_string(), path, &device)?;
             let watch = ScanProgress::new();
             let began = Instant::now();
             let mended = std::thread::scope(|scope| {
-                let work = scope.spawn(|| held.resilver(&watch));
+                let work = scope.spawn(|| held.scans().resilver(&watch));
                 while !work.is_finished() {
                     std::thread::sleep(SHORT_CANCEL_POLL_INTERVAL);
                     if course.is_cancelled() {

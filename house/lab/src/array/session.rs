@@ -42,7 +42,7 @@ impl Session {
         let stop = Arc::new(AtomicBool::new(false));
         let writer = {
             let (pool, stop) = (pool.clone(), Arc::clone(&stop));
-            std::thread::spawn(move || pool.run_txg_sync(TXG_SYNC_INTERVAL, &stop))
+            std::thread::spawn(move || pool.background().run_txg_sync(TXG_SYNC_INTERVAL, &stop))
         };
         Self { pool, stop, sync_thread: Some(writer), contents: Mutex::default() }
     }
@@ -53,7 +53,7 @@ impl Session {
 
     /// A file system of it.
     pub(super) fn open_filesystem(&self, name: &str) -> Result<OpenFileSystem, Error> {
-        Ok(self.pool.filesystem(name)?)
+        Ok(self.pool.datasets().filesystem(name)?)
     }
 
     /// The open file, for reads.

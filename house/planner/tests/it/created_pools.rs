@@ -117,7 +117,7 @@ impl Case {
             let value = |name| dataset.property_value(name).unwrap().parse::<u64>().unwrap();
             usable += value("used") + value("available");
         };
-        held.list_datasets("tank", &wanted, &mut add, &mut |event| panic!("{event}")).unwrap();
+        held.datasets().list("tank", &wanted, &mut add, &mut |event| panic!("{event}")).unwrap();
         held.close().unwrap();
         drop(held);
         Figures { size, usable, vdevs: self.reopened_vdevs(&devices) }

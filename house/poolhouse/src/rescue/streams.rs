@@ -118,7 +118,7 @@ fn create_pool(name: &str, device: &Path) -> Result<Pool, Failure> {
 fn receive_all(pool: &Pool, name: &str, input: &mut StreamInput<'_>) -> Result<(), Failure> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let sync_thread = scope.spawn(|| pool.run_txg_sync(TXG_INTERVAL, &stop));
+        let sync_thread = scope.spawn(|| pool.background().run_txg_sync(TXG_INTERVAL, &stop));
         let done = receive_snapshots(pool, name, input);
         stop.store(true, Ordering::Release);
         let synced = pool.sync();
@@ -134,7 +134,7 @@ fn receive_snapshots(pool: &Pool, name: &str, input: &mut StreamInput<'_>) -> Re
         let target = if below.is_empty() { name.to_owned() } else { format!("{name}/{below}") };
         create_parents(pool, &target)?;
         let request = ReceiveRequest { target, force: true, ..ReceiveRequest::default() };
-        pool.receive_snapshot(&request, input, &mut |_, exchange| exchange())?;
+        pool.streams().receive_snapshot(&request, input, &mut |_, exchange| exchange())?;
     }
     Ok(())
 }
@@ -143,9 +143,9 @@ fn receive_snapshots(pool: &Pool, name: &str, input: &mut StreamInput<'_>) -> Re
 fn create_parents(pool: &Pool, target: &str) -> Result<(), Failure> {
     let slashes = target.match_indices('/').map(|(at, _)| at).skip(1);
     for parent in slashes.filter_map(|at| target.get(..at)) {
-        if pool.snapshots(parent).is_err() {
+        if pool.snapshots().list(parent).is_err() {
             let new = NewDataset { name: parent.to_owned(), properties: Vec::new() };
-            pool.create_filesystem(&new)?;
+            pool.datasets().create_filesystem(&new)?;
         }
     }
     Ok(())

@@ -20,20 +20,20 @@ fn cp_shares_blocks_within_a_mount() {
     let mut byte = || u8::try_from(random.next_below(256)).unwrap();
     let bytes: Vec<u8> = std::iter::repeat_with(&mut byte).take(SIZE).collect();
     fs::write(root.join("file"), &bytes).unwrap();
-    place.pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    place.pool.snapshots().create(&["tank@one".to_owned()]).unwrap();
     place.pool.sync().unwrap();
     for (source, copy) in [(".zfs/snapshot/one/file", "restored"), ("file", "copy")] {
         let done = Command::new("cp").args([root.join(source), root.join(copy)]).status();
         assert!(done.unwrap().success(), "{source}");
     }
     place.pool.sync().unwrap();
-    let properties = place.pool.pool_properties().unwrap();
+    let properties = place.pool.properties().of_pool().unwrap();
     let saved = properties.iter().find(|it| it.name == "bclonesaved").unwrap();
     // the copy in the file system, but for sectors that compression saved; where root mounts a snapshot by itself, the
     // kernel copies from it by reading
     let shared: usize = saved.value.parse().unwrap();
     assert!(shared >= SIZE - (64 << 10), "saved: {shared}");
-    place.pool.destroy("tank@one").unwrap();
+    place.pool.datasets().destroy("tank@one").unwrap();
     for copy in ["restored", "copy", "file"] {
         assert!(fs::read(root.join(copy)).unwrap() == bytes, "{copy}");
     }

@@ -58,7 +58,7 @@ fn nothing_takes_the_name_of_the_control_directory() {
     fs::create_dir(dir.join("d")).unwrap();
     fs::write(dir.join("d/x"), b"data").unwrap();
     for snapdir in ["hidden", "visible", "disabled"] {
-        place.pool.set_property("tank", "snapdir", snapdir).unwrap();
+        place.pool.properties().set("tank", "snapdir", snapdir).unwrap();
         for (name, result) in try_operations(&dir) {
             let why = result.expect_err(name);
             let makes = !["rename of .zfs", "rmdir", "unlink"].contains(&name);

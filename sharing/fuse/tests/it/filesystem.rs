@@ -225,7 +225,7 @@ fn attributes_and_snapshots_are_there() {
     assert_eq!(&value[..count], b"green");
     let old = place.mountpoint().join(".zfs/snapshot/one/file");
     assert!(!old.exists(), "there is none yet");
-    place.pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    place.pool.snapshots().create(&["tank@one".to_owned()]).unwrap();
     fs::write(&path, b"afterwards").unwrap();
     rustix::fs::removexattr(&path, "user.colour").unwrap();
     assert_eq!(fs::read(&old).unwrap(), b"before");
@@ -454,7 +454,7 @@ fn statfs_reports_the_name_length() {
     let name = |bytes| place.mountpoint().join("n".repeat(bytes));
     assert_eq!(told(), 255);
     assert!(fs::write(name(256), b"").is_err());
-    place.pool.set_property("tank", "longname", "on").unwrap();
+    place.pool.properties().set("tank", "longname", "on").unwrap();
     assert_eq!(told(), 1023);
     fs::write(name(1023), b"").unwrap();
     place.export_and_verify();

@@ -100,9 +100,9 @@ impl MountedPool {
         let stop = Arc::new(AtomicBool::new(false));
         let (syncing, stopped) = (pool.clone(), Arc::clone(&stop));
         let writing = std::thread::spawn(move || {
-            let _ = syncing.run_txg_sync(Duration::from_millis(100), &stopped);
+            let _ = syncing.background().run_txg_sync(Duration::from_millis(100), &stopped);
         });
-        while !pool.has_sync_thread() {
+        while !pool.background().has_sync_thread() {
             std::thread::yield_now();
         }
         Self { pool, stop, txg_thread: Some(writing), mounts: Vec::new() }
@@ -165,7 +165,7 @@ fn mount_many(dir: &Path, mounts: u64) {
         for number in 0..mounts {
             let name = format!("many/n{number}");
             let properties = Vec::new();
-            pool.pool.create_filesystem(&NewDataset { name, properties }).unwrap();
+            pool.pool.datasets().create_filesystem(&NewDataset { name, properties }).unwrap();
         }
         let before = status_value("VmRSS");
         for number in 0..mounts {
@@ -301,7 +301,10 @@ fn mount_and_write(pool: &mut MountedPool, dir: &Path, numbers: std::ops::Range<
     for number in numbers {
         let (name, dir) = (format!("many/n{number}"), dir.join(format!("n{number}")));
         let properties = Vec::new();
-        pool.pool.create_filesystem(&NewDataset { name: name.clone(), properties }).unwrap();
+        pool.pool
+            .datasets()
+            .create_filesystem(&NewDataset { name: name.clone(), properties })
+            .unwrap();
         pool.mount(&name, &dir, true);
         fs::write(dir.join("file"), b"letter").unwrap();
     }
@@ -330,7 +333,7 @@ fn datasets_and_snapshots_take_little_memory() {
         let mounted = settled_bytes(0);
         for number in 0..SNAPSHOTS {
             let names: Vec<_> = MORE.map(|each| format!("many/n{each}@s{number}")).collect();
-            pool.pool.create_snapshots(&names).unwrap();
+            pool.pool.snapshots().create(&names).unwrap();
         }
         pool.pool.sync().unwrap();
         let with_snapshots = settled_bytes(mounted + snapshots * MAX_SNAPSHOT_BYTES);

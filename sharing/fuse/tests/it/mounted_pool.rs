@@ -60,6 +60,7 @@ impl MountedPool {
         let (stopped, syncing) = (Arc::clone(&stop), pool.clone());
         let writing = std::thread::spawn(move || {
             syncing
+                .background()
                 .run_txg_sync(Duration::from_millis(200), &stopped)
                 .expect("a pool that can be written");
         });

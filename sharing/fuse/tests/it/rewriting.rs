@@ -14,7 +14,7 @@ const SIZE: usize = 1 << 20;
 
 /// Rewrites a file once, as it is now.
 fn rewrite(place: &MountedPool, file: ObjectId) {
-    let files = place.pool.filesystem("tank").unwrap();
+    let files = place.pool.datasets().filesystem("tank").unwrap();
     let mut next = Some(0);
     while let Some(start) = next {
         next = files.rewrite_range(file, start..u64::MAX, &RewriteFilter::default()).unwrap().next;
@@ -32,7 +32,7 @@ fn mapped_writes_survive_a_rewrite() {
     let file = File::options().read(true).write(true).open(&path).unwrap();
     let mut mapping = Mapping::new(&file, SIZE).unwrap();
     place.pool.sync().unwrap();
-    let files = place.pool.filesystem("tank").unwrap();
+    let files = place.pool.datasets().filesystem("tank").unwrap();
     let object = ObjectId::new(files.reader().find(b"file").unwrap().unwrap().ino());
     drop(files);
     let mut model = vec![0; SIZE];

@@ -41,12 +41,12 @@ fn assert_stale(why: &std::io::Error) {
 }
 
 fn create_snapshot(place: &MountedPool, name: &str) {
-    place.pool.create_snapshots_with(&[format!("tank@{name}")], &[]).unwrap();
+    place.pool.snapshots().create_with(&[format!("tank@{name}")], &[]).unwrap();
 }
 
 fn rollback(place: &MountedPool, name: &str) {
     let (_, beside) = place.mount.as_ref().unwrap();
-    let work = || place.pool.rollback_dataset("tank");
+    let work = || place.pool.snapshots().rollback("tank");
     match beside.rollback(&format!("tank@{name}"), work) {
         RollbackOutcome::Done(Ok(()), None) => {}
         other => panic!("{other:?}"),
@@ -217,7 +217,7 @@ fn working_directory_never_becomes_another_file() {
     });
     let mut reborn = File::open(path(same.expect("a file of that number"))).unwrap();
     let (_, beside) = place.mount.as_ref().unwrap();
-    let taken = beside.rollback("tank@s", || place.pool.rollback_dataset("tank"));
+    let taken = beside.rollback("tank@s", || place.pool.snapshots().rollback("tank"));
     assert!(matches!(taken, RollbackOutcome::NeedsUnmount(_)), "{taken:?}");
     let mut text = String::new();
     reborn.read_to_string(&mut text).unwrap();

@@ -25,10 +25,10 @@ fn create_pool(name: &str) -> Option<MountedPool> {
     fs::create_dir(dir.join("dir")).unwrap();
     for snapshot in ["one", "two"] {
         fs::write(dir.join("dir/letter"), snapshot).unwrap();
-        place.pool.create_snapshots(&[format!("tank@{snapshot}")]).unwrap();
+        place.pool.snapshots().create(&[format!("tank@{snapshot}")]).unwrap();
     }
     fs::write(dir.join("dir/letter"), "now").unwrap();
-    place.pool.set_property("tank", "snapdir", "visible").unwrap();
+    place.pool.properties().set("tank", "snapdir", "visible").unwrap();
     Some(place)
 }
 
@@ -78,7 +78,7 @@ fn first_access_by_path_reaches_snapshot() {
     }
     // threads of many programs look at the same snapshot at a time
     let script = "for i in 1 2 3 4 5 6 7 8; do stat -c %d .zfs/snapshot/three & done; wait";
-    place.pool.create_snapshots(&["tank@three".to_owned()]).unwrap();
+    place.pool.snapshots().create(&["tank@three".to_owned()]).unwrap();
     let devices = run(&place, "sh", &["-c", script]);
     let of_file_system = run(&place, "stat", &["-c", "%d", "."]);
     assert_eq!((devices.lines().count(), devices.contains(&of_file_system)), (8, false));
@@ -104,7 +104,7 @@ fn destroyed_snapshots_are_unmounted() {
     let Some(place) = create_pool("snapshots-destroyed") else { return };
     assert_eq!(run(&place, "cat", &[".zfs/snapshot/one/dir/letter"]), "one");
     assert!(is_mounted(&place.mountpoint().join(".zfs/snapshot/one")));
-    place.pool.destroy("tank@one").unwrap();
+    place.pool.datasets().destroy("tank@one").unwrap();
     assert_eq!(run(&place, "ls", &[".zfs/snapshot"]), "two\n");
     assert_eq!(
         run(&place, "sh", &["-c", "cat .zfs/snapshot/one/dir/letter || true"]).trim(),

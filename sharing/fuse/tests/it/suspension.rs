@@ -66,8 +66,8 @@ fn suspended_pool_serves_readers_and_writers_wait() {
         FaultyMount::create("waits");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| held.run_txg_sync(Duration::from_millis(100), &stop));
-        while !held.has_sync_thread() {
+        scope.spawn(|| held.background().run_txg_sync(Duration::from_millis(100), &stop));
+        while !held.background().has_sync_thread() {
             std::thread::yield_now();
         }
         let work = std::panic::AssertUnwindSafe(|| {
@@ -101,7 +101,7 @@ fn suspended_pool_serves_readers_and_writers_wait() {
                 assert_eq!(fs::read(dir.join(format!("d{number}/file"))).unwrap(), [0; 4096]);
             }
 
-            held.set_pool_property("failmode", "continue").unwrap();
+            held.properties().set_pool("failmode", "continue").unwrap();
             storm.disks()[0].add_fault(Fault::Write(0..128 << 20));
             assert!(!spawn_writer(&dir, "told").wait().unwrap().success());
             assert_eq!(fs::read(dir.join("there")).unwrap(), vec![7; 300_000]);
@@ -125,7 +125,7 @@ fn suspended_pool_serves_readers_and_writers_wait() {
     let devices: Vec<Arc<dyn device::Device>> =
         vec![Arc::new(storm.disks()[0].memory()) as Arc<dyn device::Device>];
     let held = engine::pool::import_devices(&devices, "waits", &environment()).unwrap();
-    let live = held.filesystem("waits").unwrap();
+    let live = held.datasets().filesystem("waits").unwrap();
     assert!(live.reader().find(b"goes-on").unwrap().is_some());
 }
 
@@ -152,11 +152,11 @@ fn change_before_the_failure_is_not_repeated() {
     ];
     let FaultyMount { array: storm, pool: held, dir, mount: mut mounted } =
         FaultyMount::create("once");
-    held.set_property("once", "sync", "always").unwrap();
+    held.properties().set("once", "sync", "always").unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| held.run_txg_sync(Duration::from_secs(5), &stop));
-        while !held.has_sync_thread() {
+        scope.spawn(|| held.background().run_txg_sync(Duration::from_secs(5), &stop));
+        while !held.background().has_sync_thread() {
             std::thread::yield_now();
         }
         let work = std::panic::AssertUnwindSafe(|| {
@@ -201,8 +201,8 @@ fn suspended_pool_can_be_unmounted_by_force() {
         FaultyMount::create("forced");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| held.run_txg_sync(Duration::from_millis(100), &stop));
-        while !held.has_sync_thread() {
+        scope.spawn(|| held.background().run_txg_sync(Duration::from_millis(100), &stop));
+        while !held.background().has_sync_thread() {
             std::thread::yield_now();
         }
         held.sync().unwrap();

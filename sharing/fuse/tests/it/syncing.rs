@@ -57,9 +57,10 @@ impl SyncMount {
         .unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let (syncing, stopped) = (pool.clone(), Arc::clone(&stop));
-        let writer =
-            std::thread::spawn(move || drop(syncing.run_txg_sync(LONG_TXG_TIMEOUT, &stopped)));
-        while !pool.has_sync_thread() {
+        let writer = std::thread::spawn(move || {
+            drop(syncing.background().run_txg_sync(LONG_TXG_TIMEOUT, &stopped));
+        });
+        while !pool.background().has_sync_thread() {
             std::thread::yield_now();
         }
         pool.sync().unwrap();
@@ -142,7 +143,7 @@ fn read_after_power_cut(storm: &DiskArray, names: &[&str]) -> Vec<Vec<u8>> {
     let found = journal.cut_power(journal.len(), 0).into_iter();
     let devices: Vec<Arc<dyn Device>> = found.map(|one| Arc::new(one) as Arc<dyn Device>).collect();
     let held = engine::pool::import_devices(&devices, POOL, &environment()).unwrap();
-    let live = held.filesystem(POOL).unwrap();
+    let live = held.datasets().filesystem(POOL).unwrap();
     let read = |name: &&str| {
         let Some(file) = live.reader().find(name.as_bytes()).unwrap() else { return Vec::new() };
         let mut bytes = vec![0; usize::try_from(file.stat().size).unwrap()];

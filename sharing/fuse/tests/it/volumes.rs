@@ -12,18 +12,18 @@ use crate::mounted_pool::MountedPool;
 /// Makes the volume tank/disk.
 fn create_volume(place: &MountedPool) {
     let new = engine::pool::NewDataset { name: "tank/disk".to_owned(), properties: Vec::new() };
-    place.pool.create_volume(&new, 8 << 20, 16 << 10, true).unwrap();
+    place.pool.volumes().create(&new, 8 << 20, 16 << 10, true).unwrap();
 }
 
 /// Destroys a volume that is not open: the kernel reports the close a little later.
 fn destroy_datasets(place: &MountedPool, names: &[&str]) {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
     let last = Instant::now() + Duration::from_secs(10);
-    while place.pool.is_any_volume_held(&names).unwrap() {
+    while place.pool.volumes().is_any_held(&names).unwrap() {
         assert!(Instant::now() < last, "{names:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
-    place.pool.destroy_all(&names, false).unwrap();
+    place.pool.datasets().destroy_all(&names, false).unwrap();
 }
 
 #[test]
@@ -88,10 +88,10 @@ fn recreated_volume_is_read_again() {
     };
     let begin = || fs::read(&path).unwrap()[..5].to_vec();
     write(b"first");
-    place.pool.create_snapshots(&["tank/disk@one".to_owned()]).unwrap();
+    place.pool.snapshots().create(&["tank/disk@one".to_owned()]).unwrap();
     write(b"other");
     assert_eq!(begin(), b"other");
-    place.pool.rollback_dataset("tank/disk").unwrap();
+    place.pool.snapshots().rollback("tank/disk").unwrap();
     assert_eq!(begin(), b"first");
     destroy_datasets(&place, &["tank/disk@one", "tank/disk"]);
     create_volume(&place);
@@ -118,14 +118,14 @@ fn open_volume_follows_its_rename() {
         (0..8).for_each(|megabyte| volume.write_all_at(bytes, megabyte << 20).unwrap());
     };
     fill(b"first");
-    place.pool.create_snapshots(&["tank/disk@one".to_owned()]).unwrap();
+    place.pool.snapshots().create(&["tank/disk@one".to_owned()]).unwrap();
     fill(b"other");
     // a volume stays the same after a rollback
-    place.pool.rollback_dataset("tank/disk").unwrap();
+    place.pool.snapshots().rollback("tank/disk").unwrap();
     assert_eq!(&at(&open, 1).unwrap(), b"first");
     open.write_all_at(b"again", 2 << 20).unwrap();
     assert_eq!(&at(&File::open(&path).unwrap(), 2).unwrap(), b"again");
-    place.pool.rename_dataset("tank/disk", "tank/former", false).unwrap();
+    place.pool.datasets().rename("tank/disk", "tank/former", false).unwrap();
     create_volume(&place);
     assert!(at(&open, 3).is_err() && open.write_all_at(b"wrong", 4 << 20).is_err());
     assert_eq!(at(&File::open(&path).unwrap(), 4).unwrap(), [0; 5]);
@@ -142,14 +142,14 @@ fn open_volume_is_not_destroyed() {
     create_volume(&place);
     let path = place.mountpoint().join(".zfs/volume/disk");
     let open = File::options().read(true).write(true).open(&path).unwrap();
-    place.pool.create_snapshots(&["tank/disk@one".to_owned()]).unwrap();
+    place.pool.snapshots().create(&["tank/disk@one".to_owned()]).unwrap();
     let both = ["tank/disk@one", "tank/disk"].map(str::to_owned);
-    let why = place.pool.destroy_all(&both, false).unwrap_err().to_string();
+    let why = place.pool.datasets().destroy_all(&both, false).unwrap_err().to_string();
     assert!(why.contains("busy"), "{why}");
     // it may be rolled back, and stays open
-    place.pool.rollback_dataset("tank/disk").unwrap();
+    place.pool.snapshots().rollback("tank/disk").unwrap();
     open.write_all_at(b"again", 0).unwrap();
-    let why = place.pool.destroy_all(&both, false).unwrap_err().to_string();
+    let why = place.pool.datasets().destroy_all(&both, false).unwrap_err().to_string();
     assert!(why.contains("busy"), "{why}");
     drop(open);
     destroy_datasets(&place, &["tank/disk@one", "tank/disk"]);

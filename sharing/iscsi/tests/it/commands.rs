@@ -349,7 +349,7 @@ fn reads_come_back_in_a_row() {
 fn initiators_read_the_space_threshold() {
     let served = ServedPool::start();
     let mut initiator = served.initiator();
-    served.pool.set_property(VOLUME, "volsize", &(1_u64 << 30).to_string()).unwrap();
+    served.pool.properties().set(VOLUME, "volsize", &(1_u64 << 30).to_string()).unwrap();
     assert_eq!(initiator.attentions(), [(0x2a, 0x09)], "capacity data has changed");
     served.server.set_space_warning(25);
     assert_eq!(

@@ -185,9 +185,9 @@ fn with_sync_thread(pool: &Pool, work: impl FnOnce()) {
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| pool.run_txg_sync(Duration::from_millis(20), &stop));
+        scope.spawn(|| pool.background().run_txg_sync(Duration::from_millis(20), &stop));
         let _close = CloseOnDrop(&stop, pool);
-        wait_until("the sync thread", || pool.has_sync_thread());
+        wait_until("the sync thread", || pool.background().has_sync_thread());
         work();
     });
 }
@@ -228,11 +228,11 @@ fn commands_wait_for_a_suspended_pool() {
             tags.iter().copied().filter(|tag| *tag != tags[3]).collect::<Vec<_>>()
         );
         // with failmode=continue, and at the end of the server, the initiator gets an error
-        served.pool.set_pool_property("failmode", "continue").unwrap();
+        served.pool.properties().set_pool("failmode", "continue").unwrap();
         suspend();
         assert_eq!(initiator.write(&write10(8, 0, 16), &[3; 8192]).check(), (2, 4, 3));
         resume();
-        served.pool.set_pool_property("failmode", "wait").unwrap();
+        served.pool.properties().set_pool("failmode", "wait").unwrap();
         suspend();
         initiator.send_write(&write10(8, 0, 16), &[3; 8192]);
         wait_until("a write", || in_flight() == 1);

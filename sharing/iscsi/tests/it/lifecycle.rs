@@ -14,14 +14,14 @@ use crate::volume_pool::{SIZE, VOLUME};
 #[test]
 fn resizes_and_rollbacks_notify_initiators() {
     let served = ServedPool::start();
-    served.pool.create_snapshots(&[format!("{VOLUME}@before")]).unwrap();
+    served.pool.snapshots().create(&[format!("{VOLUME}@before")]).unwrap();
     let mut initiator = served.initiator();
-    served.pool.set_property(VOLUME, "volsize", &(SIZE * 2).to_string()).unwrap();
+    served.pool.properties().set(VOLUME, "volsize", &(SIZE * 2).to_string()).unwrap();
     assert_eq!(initiator.attentions(), [(0x2a, 0x09)], "capacity data has changed");
     let end = u32::try_from(SIZE / 512).unwrap();
     initiator.write(&write10(0, end, 1), &[1; 512]).good();
     initiator.write(&write10(0, 0, 1), &[1; 512]).good();
-    served.pool.rollback_dataset(VOLUME).unwrap();
+    served.pool.snapshots().rollback(VOLUME).unwrap();
     assert_eq!(initiator.attentions(), [(0x28, 0x00), (0x2a, 0x09)], "not ready to ready");
     assert_eq!(initiator.read(&read10(0, 1), 512).good(), [0; 512]);
     assert_eq!(initiator.read(&read10(end, 1), 512).check(), (5, 0x21, 0));
@@ -35,7 +35,7 @@ fn changes_send_asynchronous_messages() {
     let served = ServedPool::start();
     let mut initiator =
         served.initiator_with(1, &[("HeaderDigest", "CRC32C"), ("DataDigest", "CRC32C")]);
-    served.pool.set_property(VOLUME, "volsize", &(SIZE * 2).to_string()).unwrap();
+    served.pool.properties().set(VOLUME, "volsize", &(SIZE * 2).to_string()).unwrap();
     let mut changed = target(&served.unit);
     changed.units.insert(3, served.unit.clone());
     served.server.set_targets(vec![changed]).unwrap();
@@ -75,7 +75,7 @@ fn filling_pools_warn_initiators_once() {
     initiator.write(&write10(0, 0, 1), &[1; 512]).good();
     assert!(initiator.attentions().is_empty());
     // the pool has 128 MiB
-    served.pool.set_property(VOLUME, "volsize", &(2_u64 << 30).to_string()).unwrap();
+    served.pool.properties().set(VOLUME, "volsize", &(2_u64 << 30).to_string()).unwrap();
     assert_eq!(initiator.attentions(), [(0x2a, 0x09)], "capacity data has changed");
     initiator.write(&write10(0, 0, 1), &[2; 512]).good();
     // the space is looked at after the answer

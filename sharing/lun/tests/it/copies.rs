@@ -22,7 +22,7 @@ pub(crate) fn noise(length: u64) -> Vec<u8> {
 
 fn open_other(pool: &Pool, block_size: u32) -> VolumeLun {
     let new = NewDataset { name: OTHER.to_owned(), properties: Vec::new() };
-    pool.create_volume(&new, SIZE, block_size, true).unwrap();
+    pool.volumes().create(&new, SIZE, block_size, true).unwrap();
     VolumeLun::open(pool, OTHER, LunOptions::default(), Reservations::default()).unwrap()
 }
 
@@ -66,7 +66,7 @@ fn copies_out_of_snapshots_share_blocks() {
     let (unit, data) = (open(&pool), noise(1 << 20));
     unit.write(0, &data, CACHED).unwrap();
     let name = format!("{VOLUME}@before");
-    pool.create_snapshots(std::slice::from_ref(&name)).unwrap();
+    pool.snapshots().create(std::slice::from_ref(&name)).unwrap();
     unit.write(0, &vec![7; 1 << 20], CACHED).unwrap();
     let past = SnapshotLun::open(&pool, &name, LunOptions::default()).unwrap();
     let before = allocated(&pool);
@@ -99,7 +99,7 @@ fn unshareable_ranges_are_copied() {
     let beyond = lun::copy(&unit, 0..BLOCK, (&other, SIZE), CACHED);
     let out_of_range = Error::OutOfRange { end: SIZE + BLOCK, size: SIZE };
     assert_eq!(beyond, Err(lun::CopyError::Write(out_of_range)));
-    pool.set_property(OTHER, "readonly", "on").unwrap();
+    pool.properties().set(OTHER, "readonly", "on").unwrap();
     let refused = lun::copy(&unit, 0..BLOCK, (&other, 0), CACHED);
     assert_eq!(refused, Err(lun::CopyError::Write(Error::ReadOnly)));
     drop((unit, other));
@@ -110,7 +110,7 @@ fn unshareable_ranges_are_copied() {
 fn long_copies_share_dirty_blocks() {
     const LENGTH: u64 = 5 << 20;
     let (_storage, pool) = create_pool();
-    pool.set_property(VOLUME, "volsize", &(4 * LENGTH).to_string()).unwrap();
+    pool.properties().set(VOLUME, "volsize", &(4 * LENGTH).to_string()).unwrap();
     let (unit, data) = (open(&pool), noise(LENGTH));
     let before = allocated(&pool);
     unit.write(0, &data, CACHED).unwrap();

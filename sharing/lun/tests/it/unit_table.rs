@@ -40,7 +40,7 @@ fn views_share_volume_and_differ_in_blocks() {
     let callback: lun::EventCallback = Arc::new(move |event| into.lock().push(event));
     other.lun.subscribe(&callback);
     let size = one.lun.geometry().size() * 2;
-    pool.set_property(VOLUME, "volsize", &size.to_string()).unwrap();
+    pool.properties().set(VOLUME, "volsize", &size.to_string()).unwrap();
     assert_eq!(*events.lock(), [LunEvent::Resized { size }]);
     drop((one, other));
     pool.export().unwrap();

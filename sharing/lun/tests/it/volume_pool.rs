@@ -44,6 +44,6 @@ pub(crate) fn create_pool() -> (DiskArray, Pool) {
     let pool =
         engine::pool::create_on_devices(&new, &storm.devices(), &environment()).expect("a pool");
     let new = NewDataset { name: VOLUME.to_owned(), properties: Vec::new() };
-    pool.create_volume(&new, SIZE, VOLUME_BLOCK, true).expect("a volume");
+    pool.volumes().create(&new, SIZE, VOLUME_BLOCK, true).expect("a volume");
     (storm, pool)
 }

@@ -219,11 +219,11 @@ fn resize_notifies_initiators() {
     let (_callback, events) = subscribe(&unit);
     let end = SIZE - BLOCK;
     unit.write(end, &[7; 512], Durability::Cached).unwrap();
-    pool.set_property(VOLUME, "volsize", &(SIZE / 2).to_string()).unwrap();
+    pool.properties().set(VOLUME, "volsize", &(SIZE / 2).to_string()).unwrap();
     let error = Error::OutOfRange { end: SIZE, size: SIZE / 2 };
     assert_eq!(unit.read(end, &mut [0; 512]), Err(error.clone()));
     assert_eq!(unit.write(end, &[7; 512], Durability::Cached), Err(error));
-    pool.set_property(VOLUME, "volsize", &(SIZE * 2).to_string()).unwrap();
+    pool.properties().set(VOLUME, "volsize", &(SIZE * 2).to_string()).unwrap();
     assert_eq!(unit.geometry().blocks, SIZE * 2 / BLOCK);
     let mut bytes = [1; 512];
     unit.read(end, &mut bytes).unwrap();
@@ -239,18 +239,18 @@ fn units_follow_renames_and_rollbacks() {
     let unit = open(&pool);
     let (_callback, events) = subscribe(&unit);
     unit.write(0, &[1; 512], Durability::Cached).unwrap();
-    pool.create_snapshots(&[format!("{VOLUME}@before")]).unwrap();
+    pool.snapshots().create(&[format!("{VOLUME}@before")]).unwrap();
     unit.write(0, &[2; 512], Durability::Cached).unwrap();
-    pool.rename_dataset(VOLUME, "tank/other", false).unwrap();
+    pool.datasets().rename(VOLUME, "tank/other", false).unwrap();
     let mut bytes = [0; 512];
     unit.read(0, &mut bytes).unwrap();
     assert_eq!((bytes, events.lock().len()), ([2; 512], 0));
     // it is busy as long as it is served
-    assert!(pool.destroy("tank/other@before").is_ok());
-    assert!(pool.destroy("tank/other").is_err());
-    pool.create_snapshots(&["tank/other@now".to_owned()]).unwrap();
+    assert!(pool.datasets().destroy("tank/other@before").is_ok());
+    assert!(pool.datasets().destroy("tank/other").is_err());
+    pool.snapshots().create(&["tank/other@now".to_owned()]).unwrap();
     unit.write(0, &[3; 512], Durability::Cached).unwrap();
-    pool.rollback_dataset("tank/other").unwrap();
+    pool.snapshots().rollback("tank/other").unwrap();
     unit.read(0, &mut bytes).unwrap();
     assert_eq!((bytes, &events.lock()[..]), ([2; 512], &[LunEvent::Reverted][..]));
     unit.write(0, &[4; 512], Durability::Durable).unwrap();
@@ -265,9 +265,9 @@ fn snapshots_are_read_only_units() {
     let block = u64::from(VOLUME_BLOCK);
     unit.write(block, &[1; 512], Durability::Cached).unwrap();
     let (name, options) = (format!("{VOLUME}@before"), LunOptions::default());
-    pool.create_snapshots(std::slice::from_ref(&name)).unwrap();
+    pool.snapshots().create(std::slice::from_ref(&name)).unwrap();
     unit.write(block, &[2; 512], Durability::Cached).unwrap();
-    pool.set_property(VOLUME, "volsize", &(SIZE * 2).to_string()).unwrap();
+    pool.properties().set(VOLUME, "volsize", &(SIZE * 2).to_string()).unwrap();
     let past = SnapshotLun::open(&pool, &name, options).unwrap();
     let mut bytes = [0; 512];
     past.read(block, &mut bytes).unwrap();
@@ -286,12 +286,15 @@ fn snapshots_are_read_only_units() {
     // it is busy, also for a deferred destroy, until it is no longer served
     drop(unit);
     let names = [name.clone()];
-    assert!(pool.destroy_all(&names, false).is_err() && pool.destroy_all(&names, true).is_err());
+    assert!(
+        pool.datasets().destroy_all(&names, false).is_err()
+            && pool.datasets().destroy_all(&names, true).is_err()
+    );
     drop(past);
-    pool.destroy(&name).unwrap();
+    pool.datasets().destroy(&name).unwrap();
     assert!(matches!(SnapshotLun::open(&pool, &name, options), Err(Error::Open { .. })));
     assert!(matches!(SnapshotLun::open(&pool, VOLUME, options), Err(Error::Open { .. })));
-    pool.create_snapshots(&[name.clone(), "tank@files".to_owned()]).unwrap();
+    pool.snapshots().create(&[name.clone(), "tank@files".to_owned()]).unwrap();
     assert!(matches!(SnapshotLun::open(&pool, "tank@files", options), Err(Error::Open { .. })));
     let past = SnapshotLun::open(&pool, &name, options).unwrap();
     pool.export().unwrap();
@@ -341,7 +344,7 @@ fn bad_ranges_and_options_are_refused() {
     let other = VolumeLun::open(&pool, VOLUME, options, Reservations::default()).unwrap();
     assert_eq!(other.write(0, &[0; 4096], Durability::Cached), Err(Error::ReadOnly));
     assert!(other.geometry().is_read_only && other.guid() == unit.guid());
-    pool.set_property(VOLUME, "readonly", "on").unwrap();
+    pool.properties().set(VOLUME, "readonly", "on").unwrap();
     assert_eq!(unit.write(0, &[0; 512], Durability::Cached), Err(Error::ReadOnly));
     let missing = VolumeLun::open(&pool, "tank", LunOptions::default(), Reservations::default());
     assert!(matches!(missing.err(), Some(Error::Open { .. })));
@@ -388,6 +391,6 @@ fn reads_from_memory_find_the_content() {
     assert!(from_memory(0, 8192) == Some(vec![0; 8192]));
     assert!(from_memory(SIZE - 512, 1024).is_none() && from_memory(1, 512).is_none());
     assert!(from_memory(u64::MAX - 511, 512).is_none());
-    pool.set_property(VOLUME, "volsize", &(SIZE / 2).to_string()).unwrap();
+    pool.properties().set(VOLUME, "volsize", &(SIZE / 2).to_string()).unwrap();
     assert!(from_memory(SIZE / 2, 512).is_none(), "behind the new end");
 }

@@ -72,10 +72,10 @@ fn exports_are_there_for_their_networks() {
 fn growth_keeps_and_shrinking_ends_connections() {
     let served = ServedPool::start();
     let mut client = served.client();
-    served.pool.set_property(VOLUME, "volsize", &(SIZE * 2).to_string()).unwrap();
+    served.pool.properties().set(VOLUME, "volsize", &(SIZE * 2).to_string()).unwrap();
     assert_eq!(client.write(0, SIZE, &[1; 512]).error, 0);
     assert_eq!(served.client().size, SIZE * 2);
-    served.pool.set_property(VOLUME, "volsize", &(SIZE / 2).to_string()).unwrap();
+    served.pool.properties().set(VOLUME, "volsize", &(SIZE / 2).to_string()).unwrap();
     assert!(client.is_closed());
     assert_eq!(served.client().size, SIZE / 2);
 }
@@ -83,10 +83,10 @@ fn growth_keeps_and_shrinking_ends_connections() {
 #[test]
 fn rollback_and_export_end_connections() {
     let served = ServedPool::start();
-    served.pool.create_snapshots(&[format!("{VOLUME}@before")]).unwrap();
+    served.pool.snapshots().create(&[format!("{VOLUME}@before")]).unwrap();
     let mut client = served.client();
     assert_eq!(client.write(0, 0, &[1; 512]).error, 0);
-    served.pool.rollback_dataset(VOLUME).unwrap();
+    served.pool.snapshots().rollback(VOLUME).unwrap();
     assert!(client.is_closed());
     let mut client = served.client();
     assert_eq!(client.request((READ, 0), 0, 512).data(0), [0; 512]);
@@ -217,9 +217,9 @@ fn with_sync_thread(pool: &Pool, work: impl FnOnce()) {
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| pool.run_txg_sync(Duration::from_millis(20), &stop));
+        scope.spawn(|| pool.background().run_txg_sync(Duration::from_millis(20), &stop));
         let _close = CloseOnDrop(&stop, pool);
-        wait_until("the sync thread", || pool.has_sync_thread());
+        wait_until("the sync thread", || pool.background().has_sync_thread());
         work();
     });
 }
@@ -254,13 +254,13 @@ fn clients_wait_for_a_suspended_pool() {
         assert_eq!(client.reply(waiting).error, 0);
         assert_eq!(client.request((READ, 0), 0, 8192).data(0), [1; 8192]);
         // with failmode=continue, and at the end of the server, the client gets an error
-        served.pool.set_pool_property("failmode", "continue").unwrap();
+        served.pool.properties().set_pool("failmode", "continue").unwrap();
         suspend(&served);
         let refused = client.write(FUA, 0, &[3; 8192]);
         assert_eq!(refused.error, 5, "EIO");
         assert!(refused.message.contains("zpool clear"), "{}", refused.message);
         resume(&served);
-        served.pool.set_pool_property("failmode", "wait").unwrap();
+        served.pool.properties().set_pool("failmode", "wait").unwrap();
         suspend(&served);
         client.send_write(FUA, 0, &[3; 8192]);
         wait_until("a write", || in_flight() == [1]);

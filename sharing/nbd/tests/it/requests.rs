@@ -66,7 +66,7 @@ fn snapshots_are_read_only_exports() {
     let mut writer = served.client();
     assert_eq!(writer.write(0, 8192, &[1; 8192]).error, 0);
     let name = format!("{VOLUME}@past");
-    served.pool.create_snapshots(std::slice::from_ref(&name)).unwrap();
+    served.pool.snapshots().create(std::slice::from_ref(&name)).unwrap();
     assert_eq!(writer.write(0, 8192, &[2; 8192]).error, 0);
     let past = SnapshotLun::open(&served.pool, &name, LunOptions::default()).unwrap();
     let networks = served_pool::loopback();

@@ -88,7 +88,7 @@ impl ServedPool {
         let new = NewPool { name, vdevs, ashift: None, properties, force: false };
         let pool = engine::pool::create_on_devices(&new, &disks.devices(), &environment()).unwrap();
         let child = NewDataset { name: "tank/child".to_owned(), properties: Vec::new() };
-        pool.create_filesystem(&child).unwrap();
+        pool.datasets().create_filesystem(&child).unwrap();
         let exports = exports(&pool);
         let server = Server::start(&options, exports.clone()).unwrap();
         Self { server, pool, options, exports, disks }

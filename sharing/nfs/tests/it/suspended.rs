@@ -26,9 +26,9 @@ fn with_sync_thread(served: &ServedPool, work: impl FnOnce()) {
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| served.pool.run_txg_sync(Duration::from_millis(50), &stop));
+        scope.spawn(|| served.pool.background().run_txg_sync(Duration::from_millis(50), &stop));
         let _ends = StopOnDrop(&stop, served);
-        wait_until("the start of the sync thread", || served.pool.has_sync_thread());
+        wait_until("the start of the sync thread", || served.pool.background().has_sync_thread());
         work();
     });
 }

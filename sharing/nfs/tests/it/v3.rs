@@ -61,7 +61,7 @@ fn unstable_writes_are_answered_unstable() {
     assert_eq!(client.commit(&file).unwrap(), first.verifier);
     let waits = served.server.status().log_wait;
     assert!(waits.waits >= 3 && waits.waiting == 0, "{waits:?}");
-    served.pool.set_property("tank", "sync", "always").unwrap();
+    served.pool.properties().set("tank", "sync", "always").unwrap();
     assert_eq!(client.write(&file, 0, UNSTABLE, b"always").unwrap().stable, FILE_SYNC);
 }
 
@@ -305,7 +305,7 @@ fn snapshots_are_read_below_zfs() {
     let (mut client, root) = mounted(&served);
     let file = client.create(&root, "file", 0o644).unwrap();
     client.write(&file, 0, FILE_SYNC, b"before").unwrap();
-    served.pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    served.pool.snapshots().create(&["tank@one".to_owned()]).unwrap();
     client.write(&file, 0, FILE_SYNC, b"behind").unwrap();
     let dirs = [".zfs", "snapshot", "one", "file"];
     let old = dirs.iter().fold(root, |dir, name| client.lookup(&dir, name).unwrap());

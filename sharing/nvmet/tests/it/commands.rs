@@ -306,9 +306,9 @@ fn with_sync_thread(pool: &Pool, work: impl FnOnce()) {
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| pool.run_txg_sync(Duration::from_millis(20), &stop));
+        scope.spawn(|| pool.background().run_txg_sync(Duration::from_millis(20), &stop));
         let _close = CloseOnDrop(&stop, pool);
-        wait_until("the sync thread", || pool.has_sync_thread());
+        wait_until("the sync thread", || pool.background().has_sync_thread());
         work();
     });
 }
@@ -337,11 +337,11 @@ fn commands_wait_for_a_suspended_pool() {
         resume();
         assert_eq!(host.io.complete(id, &[]).status, 0);
         // with failmode=continue the host is told, and with wait the end of the server ends the command
-        served.pool.set_pool_property("failmode", "continue").unwrap();
+        served.pool.properties().set_pool("failmode", "continue").unwrap();
         suspend();
         assert_eq!(host.io.write(16, &data).status, 0x082);
         resume();
-        served.pool.set_pool_property("failmode", "wait").unwrap();
+        served.pool.properties().set_pool("failmode", "wait").unwrap();
         suspend();
         host.io.submit(write, &data);
         wait_until("the write", || served.server.status().controllers[0].in_flight == 1);

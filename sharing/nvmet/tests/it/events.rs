@@ -21,7 +21,7 @@ fn a_new_size_is_an_event() {
     let served = ServedPool::start();
     let mut host = served.host();
     let event = request(&mut host, 1 << 8);
-    let (volume, _hold) = served.pool.open_volume(VOLUME).unwrap();
+    let (volume, _hold) = served.pool.volumes().open(VOLUME).unwrap();
     volume.resize(4 << 20).unwrap();
     assert_eq!(host.admin.complete(event, &[]).result, NAMESPACE_CHANGED);
     assert_eq!(host.identify(0, 1).data[..8], (8192_u64).to_le_bytes());

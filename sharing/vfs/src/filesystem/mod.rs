@@ -105,7 +105,7 @@ impl PoolFileSystem {
         dataset: &str,
         now: impl Fn() -> Time + Send + Sync + 'static,
     ) -> Result<Self> {
-        let files = held.filesystem(dataset)?;
+        let files = held.datasets().filesystem(dataset)?;
         Ok(Self(Arc::new(Inner {
             pool: held.clone(),
             dataset: RwLock::new(dataset.into()),
@@ -162,7 +162,7 @@ impl PoolFileSystem {
 
     /// Whether a change of a suspended pool waits until the pool resumes (failmode=wait).
     pub fn has_failmode_wait(&self) -> bool {
-        self.0.pool.has_failmode_wait()
+        self.0.pool.properties().has_failmode_wait()
     }
 
     /// Whether the pool is suspended: drives failed, and nothing is written until a clear.
@@ -262,7 +262,7 @@ impl PoolFileSystem {
     }
 
     fn list_snapshots(&self) -> Result<Vec<Snapshot>> {
-        Ok(self.0.pool.snapshots(&self.dataset())?)
+        Ok(self.0.pool.snapshots().list(&self.dataset())?)
     }
 
     /// The attributes of an inode.
@@ -280,7 +280,8 @@ impl PoolFileSystem {
             }
             Vnode::SnapshotDir(HEAD) => {
                 let mut found = attributes::synthetic(number, FileType::Directory);
-                let changed = self.0.pool.snapshots_changed(&self.dataset()).unwrap_or_default();
+                let changed =
+                    self.0.pool.snapshots().changed_at(&self.dataset()).unwrap_or_default();
                 let seconds = i64::try_from(changed).unwrap_or_default();
                 found.mtime = Time { seconds, nanoseconds: 0 };
                 (found.ctime, found.atime) = (found.mtime, self.now());
@@ -448,7 +449,7 @@ impl PoolFileSystem {
 
     /// The space of the dataset.
     pub(super) fn space_unchecked(&self) -> DatasetSpace {
-        self.0.pool.space(&self.dataset())
+        self.0.pool.datasets().space(&self.dataset())
     }
 
     /// The current content of a file.

@@ -44,7 +44,10 @@ impl PoolFileSystem {
     pub fn rollback_invalidations(&self, snapshot: &str) -> Result<Vec<Invalidation>> {
         let held = &self.0.pool;
         held.sync()?;
-        let (now, then) = (held.synced_reader(&self.dataset())?, held.synced_reader(snapshot)?);
+        let (now, then) = (
+            held.datasets().synced_reader(&self.dataset())?,
+            held.datasets().synced_reader(snapshot)?,
+        );
         let mut changed = Vec::new();
         for one in now.changed_objects(&then)? {
             push_invalidations(&mut changed, [&now, &then], one)?;
@@ -85,7 +88,7 @@ impl PoolFileSystem {
         if !files.is_retired() {
             return Ok(false);
         }
-        let new = self.0.pool.filesystem(&self.dataset())?;
+        let new = self.0.pool.datasets().filesystem(&self.dataset())?;
         // an open file that is gone must not become another
         new.allocate_ids_after(files);
         *files = new;

@@ -78,7 +78,7 @@ impl SnapshotTable {
             }
             format!("{dataset}@{}", known.snapshot.name)
         };
-        let files = held.synced_reader(&name)?;
+        let files = held.datasets().synced_reader(&name)?;
         if let Some(known) = self.0.write().get_mut(at) {
             known.files = Some(files.clone());
         }

@@ -36,14 +36,14 @@ impl VolumeTable {
     /// The volume of an index, while it exists under its name.
     pub(super) fn open(&self, held: &Pool, above: &str, place: DatasetIndex) -> Result<OpenVolume> {
         let (name, guid) = self.key_of(place)?;
-        let volume = held.volume(&format!("{above}/{name}"))?;
+        let volume = held.volumes().get(&format!("{above}/{name}"))?;
         if volume.guid() == guid { Ok(volume) } else { Err(Error::NotFound) }
     }
 
     /// The same, which is not destroyed meanwhile.
     fn open_held(&self, held: &Pool, above: &str, place: DatasetIndex) -> Result<DatasetHold> {
         let (name, guid) = self.key_of(place)?;
-        let (volume, in_use) = held.open_volume(&format!("{above}/{name}"))?;
+        let (volume, in_use) = held.volumes().open(&format!("{above}/{name}"))?;
         if volume.guid() == guid { Ok(in_use) } else { Err(Error::NotFound) }
     }
 
@@ -66,14 +66,14 @@ impl VolumeTable {
 impl PoolFileSystem {
     /// The volumes just below.
     pub(super) fn list_volumes(&self) -> Result<Vec<VolumeKey>> {
-        Ok(self.0.pool.child_volumes(&self.dataset())?)
+        Ok(self.0.pool.volumes().children(&self.dataset())?)
     }
 
     /// Commits the writes to the volumes that have an index. A destroyed one, or one whose name
     /// another now has, needs no commit.
     pub(super) fn flush_volumes(&self) -> Result<()> {
         for (name, guid) in self.0.volumes.all() {
-            let volume = self.0.pool.volume(&format!("{}/{name}", self.dataset()));
+            let volume = self.0.pool.volumes().get(&format!("{}/{name}", self.dataset()));
             if let Some(volume) = volume.ok().filter(|volume| volume.guid() == guid) {
                 volume.flush()?;
             }

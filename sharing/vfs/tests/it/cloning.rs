@@ -44,12 +44,12 @@ fn allocated_by_copy(
 fn copies_within_a_pool_share_blocks() {
     let place = TestPool::create();
     let new = engine::pool::NewDataset { name: "tank/other".to_owned(), properties: Vec::new() };
-    place.pool.create_filesystem(&new).unwrap();
+    place.pool.datasets().create_filesystem(&new).unwrap();
     let (fs, other) = (place.open("tank"), place.open("tank/other"));
     let file = create(&fs, b"file");
     let bytes: Vec<u8> = (0..SIZE).map(|at| u8::try_from(at * 7919 / 256 % 251).unwrap()).collect();
     write(&fs, file, &bytes);
-    place.pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    place.pool.snapshots().create(&["tank@one".to_owned()]).unwrap();
     let source = open(&fs, file);
     let kept_ino = look_up(&fs, ".zfs/snapshot/one/file");
     let kept = fs.open(&CONTEXT, kept_ino, OpenMode::READ).expect("a file of a snapshot");
@@ -74,7 +74,7 @@ fn copies_between_pools_are_written() {
     write(&from, file, &vec![7; SIZE]);
     here.pool.sync().unwrap();
     let source = open(&from, file);
-    there.pool.set_property("tank", "compression", "off").unwrap();
+    there.pool.properties().set("tank", "compression", "off").unwrap();
     assert!(allocated_by_copy(&there, &source, (&to, b"copy")) >= SIZE as u64);
     assert_eq!(read(&to, look_up(&to, "copy")), vec![7; 100]);
 }

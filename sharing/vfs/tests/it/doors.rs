@@ -225,7 +225,7 @@ fn stable_writes_survive_and_verifiers_change() {
     assert_eq!(fs.commit_range(&ONE, ino, 0..5).unwrap(), verifier);
     let stability = Stability::Stable;
     assert_eq!(write(stability), Written { count, stability, verifier });
-    place.pool.set_property("tank", "sync", "always").unwrap();
+    place.pool.properties().set("tank", "sync", "always").unwrap();
     assert_eq!(write(unstable), Written { count, stability, verifier });
     drop(file);
     drop(fs);
@@ -234,8 +234,8 @@ fn stable_writes_survive_and_verifiers_change() {
     assert_ne!(fs.boot_verifier(), verifier);
     assert_eq!(fs.attributes(&ONE, ino).unwrap().size, 15);
     let verifier = fs.boot_verifier();
-    place.pool.create_snapshots(&["tank@now".to_owned()]).unwrap();
-    let rollback = || place.pool.rollback_dataset("tank").unwrap();
+    place.pool.snapshots().create(&["tank@now".to_owned()]).unwrap();
+    let rollback = || place.pool.snapshots().rollback("tank").unwrap();
     let replaced = fs.replace_content(ONE.door, Duration::from_secs(20), rollback);
     assert!(matches!(replaced, Ok(((), Ok(true)))));
     assert_ne!(fs.boot_verifier(), verifier);
@@ -345,7 +345,7 @@ fn open_files_follow_a_rollback() {
     let stays = create(&fs, &ONE, b"stays");
     let open = fs.open(&ONE, stays, OpenMode::READ_WRITE).unwrap();
     fs.write(&ONE, &open, WriteOffset::At(0), b"before").unwrap();
-    place.pool.create_snapshots(&["tank@now".to_owned()]).unwrap();
+    place.pool.snapshots().create(&["tank@now".to_owned()]).unwrap();
     fs.write(&ONE, &open, WriteOffset::At(0), b"behind").unwrap();
     let new = create(&fs, &ONE, b"new");
     let (gone, dir) = (fs.open(&ONE, new, OpenMode::READ_WRITE).unwrap(), fs.root_ino());
@@ -364,7 +364,7 @@ fn open_files_follow_a_rollback() {
     };
     let listing = fs.open_dir(&ONE, dir).unwrap();
     assert_eq!(names(&listing).len(), 2);
-    let rollback = || place.pool.rollback_dataset("tank").unwrap();
+    let rollback = || place.pool.snapshots().rollback("tank").unwrap();
     let replaced = fs.replace_content(ONE.door, Duration::from_secs(20), rollback);
     assert!(matches!(replaced, Ok(((), Ok(true)))));
     assert!(heard.take_waiting().is_overflow);

@@ -38,7 +38,7 @@ fn assert_stale(fs: &PoolFileSystem, bytes: &[u8]) {
 fn handles_survive_renames_and_reimport() {
     let place = TestPool::create();
     let new = NewDataset { name: "tank/home".to_owned(), properties: Vec::new() };
-    place.pool.create_filesystem(&new).unwrap();
+    place.pool.datasets().create_filesystem(&new).unwrap();
     let fs = place.open("tank/home");
     let root = fs.root_ino();
     let dir = create(&fs, root, b"dir", FileType::Directory);
@@ -53,7 +53,7 @@ fn handles_survive_renames_and_reimport() {
     fs.rename(&CONTEXT, &rename).unwrap();
     assert_eq!(resolve(&fs, &bytes[2]).unwrap(), file);
     drop(fs);
-    place.pool.rename_dataset("tank/home", "tank/moved", false).unwrap();
+    place.pool.datasets().rename("tank/home", "tank/moved", false).unwrap();
     let place = place.reimport();
     let fs = place.open("tank/moved");
     for (bytes, ino) in bytes.iter().zip([root, dir, file]) {
@@ -100,11 +100,11 @@ fn handles_name_snapshots_volumes_and_control_directories() {
     let file = create(&fs, root, b"file", FileType::File);
     write(&fs, file, b"before");
     for name in ["tank@one", "tank@two"] {
-        place.pool.create_snapshots(&[name.to_owned()]).unwrap();
+        place.pool.snapshots().create(&[name.to_owned()]).unwrap();
     }
     write(&fs, file, b"behind");
     let volume = NewDataset { name: "tank/disk".to_owned(), properties: Vec::new() };
-    place.pool.create_volume(&volume, 1 << 20, 8192, true).unwrap();
+    place.pool.volumes().create(&volume, 1 << 20, 8192, true).unwrap();
     let look = |fs: &PoolFileSystem, path: &str| {
         let names = path.split('/').map(str::as_bytes);
         names.fold(root, |dir, name| fs.lookup(&CONTEXT, dir, name).expect(path).ino)
@@ -120,7 +120,7 @@ fn handles_name_snapshots_volumes_and_control_directories() {
     let bytes = paths.map(|path| encode(&fs, look(&fs, path)));
     assert_eq!(fs.handle(look(&fs, paths[3])).unwrap().kind, HandleKind::Volume);
     drop(fs);
-    place.pool.destroy("tank@one").unwrap();
+    place.pool.datasets().destroy("tank@one").unwrap();
     let place = place.reimport();
     let fs = place.open("tank");
     let found = bytes.each_ref().map(|bytes| resolve(&fs, bytes).unwrap());
@@ -128,8 +128,8 @@ fn handles_name_snapshots_volumes_and_control_directories() {
     for (path, ino) in paths.iter().zip(found) {
         assert_eq!(look(&fs, path), ino, "{path}");
     }
-    place.pool.destroy("tank@two").unwrap();
-    place.pool.destroy("tank/disk").unwrap();
+    place.pool.datasets().destroy("tank@two").unwrap();
+    place.pool.datasets().destroy("tank/disk").unwrap();
     assert_stale(&fs, &bytes[2]);
     assert_stale(&fs, &bytes[3]);
     place.pool.export().unwrap();

@@ -37,7 +37,7 @@ fn shadow_shows_snapshots_by_creation_time() {
     for content in [&b"first"[..], b"other", b"third"] {
         write(&fs, file, content);
         let name = format!("tank@{}", String::from_utf8_lossy(content));
-        place.pool.create_snapshots(&[name]).unwrap();
+        place.pool.snapshots().create(&[name]).unwrap();
     }
     write(&fs, file, b"later");
     // of one second the latest one is shown
@@ -50,10 +50,10 @@ fn shadow_shows_snapshots_by_creation_time() {
     for path in [".zfs/shadow/third", ".zfs/shadow/@GMT-2023.11.14-22.13.21"] {
         assert!(matches!(lookup_path(&fs, path), Err(Error::NotFound)), "{path}");
     }
-    place.pool.destroy("tank@third").unwrap();
+    place.pool.datasets().destroy("tank@third").unwrap();
     let shown = lookup_path(&fs, &format!(".zfs/shadow/{NAME}/file")).unwrap();
     assert_eq!(read(&fs, shown), b"other");
-    place.pool.set_property("tank", "snapdir", "disabled").unwrap();
+    place.pool.properties().set("tank", "snapdir", "disabled").unwrap();
     assert!(lookup_path(&fs, ".zfs").is_err());
     place.pool.export().unwrap();
 }

@@ -1,6 +1,6 @@
 //! Backup repositories: snapshots as raw blocks in a folder or a bucket.
 //!
-//! [`crate::pool::Pool::back_up`] adds snapshots of an imported pool. A [`BackupRepository`] is read without
+//! [`Streams::back_up`](crate::pool::Streams::back_up) adds snapshots of an imported pool. A [`BackupRepository`] is read without
 //! any pool: it lists snapshots, opens them like datasets ([`crate::files::DatasetCatalog`]), verifies and
 //! prunes them.
 

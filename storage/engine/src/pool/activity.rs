@@ -25,9 +25,10 @@ use units::MinusOrZero as _;
 use super::Pool;
 use super::leaf_activity::Sweeps;
 use super::raidz_expand::Expansion;
-use super::scan::Scans;
+use super::scan::ScanActivity;
 use super::vdev_removal::Removals;
 use crate::Result;
+use crate::pool::handles::Background;
 
 /// How often the scheduler looks for work, and whether it is to end.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -236,22 +237,24 @@ impl Scheduler {
     }
 }
 
-impl Pool {
+impl Background<'_> {
     /// Runs scans, expansions, removals, initialize, trim and autotrim whenever there is something to do, several
     /// at once, until told to stop. For a thread of its own.
-    pub fn run_activities(&self, stop: &AtomicBool) {
-        self.apply_scan_share();
-        self.apply_autotrim();
-        self.request_interrupted_scan();
+    pub fn run_activities(self, stop: &AtomicBool) {
+        self.pool.apply_scan_share();
+        self.pool.apply_autotrim();
+        self.pool.request_interrupted_scan();
         let activities: [&dyn Activity; COUNT] = [
-            &Scans::default(),
+            &ScanActivity::default(),
             &Expansion,
             &Removals::default(),
-            &Sweeps::new(self.0.spa.txgs().synced_txg()),
+            &Sweeps::new(self.pool.0.spa.txgs().synced_txg()),
         ];
-        self.0.scheduler.run(self, &activities, stop);
+        self.pool.0.scheduler.run(self.pool, &activities, stop);
     }
+}
 
+impl Pool {
     /// Ends all activities: they go on with the next import.
     pub(super) fn stop_activities(&self) {
         self.0.scheduler.close(self);

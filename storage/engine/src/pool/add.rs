@@ -19,6 +19,7 @@ use units::{Ashift, MinusOrZero};
 use super::auxiliary::MIN_DEVICE_SIZE;
 use super::create::{NewVdev, describe_drive};
 use super::{Pool, vdev_mismatch};
+use crate::pool::handles::Vdevs;
 use crate::{Error, Result};
 
 /// How vdevs are added.
@@ -42,37 +43,39 @@ pub struct AddOptions {
 /// A new vdev with its devices.
 type OpenedVdev<'a> = (&'a NewVdev, Vec<Arc<dyn Device>>);
 
-impl Pool {
+impl Vdevs<'_> {
     /// Adds vdevs to the pool. The data on their devices is lost.
-    pub fn add_vdevs(&self, new: &[NewVdev], options: AddOptions) -> Result<()> {
-        self.check_writable()?;
+    pub fn add(self, new: &[NewVdev], options: AddOptions) -> Result<()> {
+        self.pool.check_writable()?;
         check_named_once(new)?;
         let mut opened = Vec::new();
         for vdev in new {
             let in_use = options.force || options.allow_in_use;
-            let open = |path: &PathBuf| self.open_unused_drive(path, in_use);
+            let open = |path: &PathBuf| self.pool.open_unused_drive(path, in_use);
             opened.push((vdev, vdev.drives.iter().map(open).collect::<Result<Vec<_>>>()?));
         }
-        self.add_opened(&opened, options)
+        self.pool.add_opened(&opened, options)
     }
 
     /// Adds vdevs whose devices are open already, in the order of `new`.
-    pub fn add_opened_vdevs(
-        &self,
+    pub fn add_opened(
+        self,
         new: &[NewVdev],
         devices: &[Arc<dyn Device>],
         options: AddOptions,
     ) -> Result<()> {
-        self.check_writable()?;
+        self.pool.check_writable()?;
         check_named_once(new)?;
         let mut rest = devices.iter().cloned();
         let opened: Vec<OpenedVdev<'_>> = new
             .iter()
             .map(|vdev| (vdev, rest.by_ref().take(vdev.drives.len()).collect()))
             .collect();
-        self.add_opened(&opened, options)
+        self.pool.add_opened(&opened, options)
     }
+}
 
+impl Pool {
     fn add_opened(&self, opened: &[OpenedVdev<'_>], options: AddOptions) -> Result<()> {
         if !options.force && !options.allow_replication_mismatch {
             self.check_replication(opened.iter().map(|(vdev, _)| *vdev))?;

@@ -13,6 +13,7 @@ use super::Pool;
 use super::history::record_pool_event;
 use super::status::VdevStatus;
 use crate::event::Event;
+use crate::pool::handles::Vdevs;
 use crate::{Error, Result};
 
 /// Opens the device of a spare or cache drive.
@@ -139,25 +140,29 @@ impl Pool {
             }
         }
     }
+}
 
+impl Vdevs<'_> {
     /// Removes spares, cache devices and log vdevs, and begins to remove a vdev with data, by their paths,
     /// guids or names. All are checked before the first is removed.
-    pub fn remove_drives(&self, names: &[String]) -> Result<()> {
-        self.check_writable()?;
+    pub fn remove(self, names: &[String]) -> Result<()> {
+        self.pool.check_writable()?;
         let found: Vec<Removal> =
-            names.iter().map(|name| self.find_removal(name)).collect::<Result<_>>()?;
-        self.check_removal(names)?;
+            names.iter().map(|name| self.pool.find_removal(name)).collect::<Result<_>>()?;
+        self.pool.vdevs().check_removal(names)?;
         for (removal, name) in found.into_iter().zip(names) {
             match removal {
-                Removal::Auxiliary(guid) => self.0.spa.remove_auxiliary(guid),
-                Removal::Log(vdev) => self.0.spa.remove_log(vdev),
-                Removal::Data(vdev) => self.start_removal(vdev),
+                Removal::Auxiliary(guid) => self.pool.0.spa.remove_auxiliary(guid),
+                Removal::Log(vdev) => self.pool.0.spa.remove_log(vdev),
+                Removal::Data(vdev) => self.pool.start_removal(vdev),
             }
-            .map_err(|error| self.removal_error(name, &error))?;
+            .map_err(|error| self.pool.removal_error(name, &error))?;
         }
-        self.record_event("vdev remove", names.join(" "))
+        self.pool.record_event("vdev remove", names.join(" "))
     }
+}
 
+impl Pool {
     /// Those of the named devices and vdevs that are vdevs with data.
     pub(super) fn find_data_removals(&self, names: &[String]) -> Result<Vec<(String, VdevId)>> {
         let mut vdevs = Vec::new();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spa::BackgroundGate;
 
-use super::Pool;
+use crate::pool::handles::Activities;
 
 /// Background work that a gate can hold back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,12 +22,12 @@ pub(super) struct BackgroundGates {
     pub(super) removal: BackgroundGate,
 }
 
-impl Pool {
+impl Activities<'_> {
     /// Suspends scans and removals that begin from now on, whenever `is_held` says so of them.
-    pub fn set_background_gates(&self, is_held: Arc<dyn Fn(GatedWork) -> bool + Send + Sync>) {
+    pub fn set_gates(self, is_held: Arc<dyn Fn(GatedWork) -> bool + Send + Sync>) {
         let of_removal = Arc::clone(&is_held);
         let scan = BackgroundGate::new(Arc::new(move || is_held(GatedWork::Scan)));
         let removal = BackgroundGate::new(Arc::new(move || of_removal(GatedWork::Removal)));
-        *self.0.background_gates.lock() = BackgroundGates { scan, removal };
+        *self.pool.0.background_gates.lock() = BackgroundGates { scan, removal };
     }
 }

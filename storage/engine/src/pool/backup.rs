@@ -15,6 +15,7 @@ use super::open_volumes::DatasetHold;
 use super::{Pool, Random};
 use crate::backup::{BackupCounts, BackupRepository, feature_names};
 use crate::keys::format_name;
+use crate::pool::handles::Streams;
 use crate::{Error, Result};
 
 /// The snapshots that are to be backed up.
@@ -36,35 +37,39 @@ impl BackupSource for PoolBlocks<'_> {
     }
 }
 
-impl Pool {
+impl Streams<'_> {
     /// Adds snapshots to a repository. All of them become visible at once, or none. Returns the
     /// names of the added snapshots, and the stored bytes. Keys are not needed.
     pub fn back_up(
-        &self,
+        self,
         repository: &BackupRepository,
         request: &BackupRequest,
         job: &Job,
     ) -> Result<(Vec<String>, BackupCounts)> {
-        let random: Arc<dyn zio::Random> = Arc::new(Random(Arc::clone(&self.0.environment.random)));
-        let mut backup = Backup::begin(repository.inner(), self.guid(), random, job)
+        let random: Arc<dyn zio::Random> =
+            Arc::new(Random(Arc::clone(&self.pool.0.environment.random)));
+        let mut backup = Backup::begin(repository.inner(), self.pool.guid(), random, job)
             .map_err(Error::from_repository_error)?;
-        let planned = self.plan_backup(&backup, request)?;
+        let planned = self.pool.plan_backup(&backup, request)?;
         job.progress.set_bytes_total(planned.iter().map(|(snapshot, _)| written(snapshot)).sum());
         let mut added = Vec::new();
         for (snapshot, _hold) in &planned {
             job.progress.set_message(snapshot.name());
             let base = find_base(snapshot, &backup)?;
-            let manifest = self.manifest_of(snapshot, repository.id())?;
-            let objset = self.raw_objset(snapshot)?;
-            let stored = backup.add_snapshot(&objset, &PoolBlocks(self), &manifest, base.as_ref());
+            let manifest = self.pool.manifest_of(snapshot, repository.id())?;
+            let objset = self.pool.raw_objset(snapshot)?;
+            let stored =
+                backup.add_snapshot(&objset, &PoolBlocks(self.pool), &manifest, base.as_ref());
             stored.map_err(Error::from_repository_error)?;
             added.push(snapshot.name());
         }
-        let (now, _) = (self.0.environment.now)();
+        let (now, _) = (self.pool.0.environment.now)();
         let counts = backup.finish(now).map_err(Error::from_repository_error)?;
         Ok((added, counts))
     }
+}
 
+impl Pool {
     /// The snapshots to add, each with a hold, so that none is destroyed meanwhile. Older ones come
     /// first.
     fn plan_backup(

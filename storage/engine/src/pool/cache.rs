@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::Pool;
+use crate::pool::handles::{Background, Drives};
 
 /// The bytes a second written to cache drives; twice as many while a drive is not full. More would
 /// wear them out for little gain.
@@ -30,11 +30,11 @@ pub struct CacheCounts {
     pub drive_blocks: u64,
 }
 
-impl Pool {
+impl Drives<'_> {
     /// How its read cache does.
-    pub fn cache_counts(&self) -> CacheCounts {
-        let (memory_hits, memory_misses) = self.0.spa.cache_hit_counts();
-        let drives = self.0.spa.l2arc().stats();
+    pub fn cache_counts(self) -> CacheCounts {
+        let (memory_hits, memory_misses) = self.pool.0.spa.cache_hit_counts();
+        let drives = self.pool.0.spa.l2arc().stats();
         CacheCounts {
             memory_hits,
             memory_misses,
@@ -44,23 +44,25 @@ impl Pool {
             drive_blocks: drives.blocks,
         }
     }
+}
 
+impl Background<'_> {
     /// Writes up to this many recently read bytes to a cache drive; returns the number.
-    pub fn feed_l2arc(&self, most: u64) -> u64 {
-        self.0.spa.l2arc().feed(units::to_usize(most)) as u64
+    pub fn feed_l2arc(self, most: u64) -> u64 {
+        self.pool.0.spa.l2arc().feed(units::to_usize(most)) as u64
     }
 
     /// Writes recently read blocks to cache drives, every `interval`, until stopped.
     /// For a thread of its own.
-    pub fn run_l2arc_feed(&self, interval: Duration, stop: &AtomicBool) {
-        let l2arc = self.0.spa.l2arc();
-        while !stop.load(Ordering::Acquire) && !self.0.spa.txgs().is_stopped() {
+    pub fn run_l2arc_feed(self, interval: Duration, stop: &AtomicBool) {
+        let l2arc = self.pool.0.spa.l2arc();
+        while !stop.load(Ordering::Acquire) && !self.pool.0.spa.txgs().is_stopped() {
             let begun = Instant::now();
             if l2arc.has_devices() {
                 let rate =
                     if l2arc.is_warming_up() { 2 * L2ARC_FEED_RATE } else { L2ARC_FEED_RATE };
                 let millis = units::narrow::<u64>(interval.as_millis());
-                self.feed_l2arc(rate * millis / 1000);
+                self.pool.background().feed_l2arc(rate * millis / 1000);
             }
             while begun.elapsed() < interval && !stop.load(Ordering::Acquire) {
                 std::thread::sleep(STOP_POLL_INTERVAL.min(interval));

@@ -15,6 +15,7 @@ use zio::{Key, Reader};
 use super::receive::receive_error;
 use super::stream_input::StreamInput;
 use super::{Pool, settings};
+use crate::pool::handles::Streams;
 use crate::{Error, Result};
 
 /// The result of a corrective receive.
@@ -46,16 +47,11 @@ struct Target<'a> {
     found: Healed,
 }
 
-impl Pool {
+impl Streams<'_> {
     /// Heals damaged blocks of a snapshot from a stream of it, also a raw one. `target` is the snapshot, or its file system
     /// or volume. An error if damage is left.
-    pub fn heal_from_stream(
-        &self,
-        target: &str,
-        dry_run: bool,
-        input: &mut StreamInput<'_>,
-    ) -> Result<Healed> {
-        self.check_writable()?;
+    pub fn heal(self, target: &str, dry_run: bool, input: &mut StreamInput<'_>) -> Result<Healed> {
+        self.pool.check_writable()?;
         if input.compound_name().is_some() {
             let why =
                 "a corrective receive needs the stream of one snapshot, without -R, -I and -p";
@@ -63,9 +59,9 @@ impl Pool {
         }
         let begun = input.take_begin()?;
         let first = input.bytes();
-        let snapshot = self.find_sent_snapshot(target, begun.begin.to_guid)?;
+        let snapshot = self.pool.find_sent_snapshot(target, begun.begin.to_guid)?;
         let name = snapshot.name();
-        let _hold = snapshot.id().map(|id| self.0.dataset_holds.hold(id));
+        let _hold = snapshot.id().map(|id| self.pool.0.dataset_holds.hold(id));
         let failed = |error: dsl::Error| Error::from_dsl_error(&name, &error);
         let is_encrypted = snapshot.key_object().map_err(failed)?.is_some();
         let is_raw = begun.begin.features.has(StreamFeatures::RAW);
@@ -80,9 +76,17 @@ impl Pool {
         let head = snapshot.tree().find(snapshot.dir().path()).map_err(failed)?;
         let found = Healed { snapshot: name.clone(), ..Healed::default() };
         let zstd_level = settings::block_settings(&head).zstd_level;
-        let objset = self.raw_objset(&snapshot)?;
-        let mut target =
-            Target { pool: self, objset, key, zstd_level, is_raw, dry_run, current: None, found };
+        let objset = self.pool.raw_objset(&snapshot)?;
+        let mut target = Target {
+            pool: self.pool,
+            objset,
+            key,
+            zstd_level,
+            is_raw,
+            dry_run,
+            current: None,
+            found,
+        };
         while target.next_record(input).map_err(|why| receive_error(&name, why))? {}
         target.found.bytes = input.bytes() - first;
         let left = target.found.damaged - target.found.repaired;
@@ -99,7 +103,9 @@ impl Pool {
         }
         Ok(target.found)
     }
+}
 
+impl Pool {
     /// The snapshot of a stream: the one that is named, or the one of a file system that has the guid.
     fn find_sent_snapshot(&self, target: &str, guid: u64) -> Result<Dataset> {
         let found = self.find_dataset(target)?;

@@ -218,7 +218,7 @@ fn lay_out(new: &NewPool, devices: &[Arc<dyn Device>]) -> Result<NewTree> {
 /// Sets the properties of a new pool, and those of its root file system.
 fn apply_initial_properties(held: &Pool, root: &NewDataset, wishes: CreateOptions) -> Result<()> {
     for (name, value) in &root.properties {
-        held.set_property(&root.name, name, value)?;
+        held.properties().set(&root.name, name, value)?;
     }
     wishes.apply_to(held)
 }
@@ -518,7 +518,7 @@ fn load_keys(pool: Pool, options: &ImportOptions) -> Result<Pool> {
     for (dataset, secret) in &options.keys {
         // it may be called otherwise from now on
         let below = dataset.find('/').and_then(|at| dataset.get(at..)).unwrap_or_default();
-        pool.load_key(&format!("{}{below}", pool.name()), secret)?;
+        pool.keys().load(&format!("{}{below}", pool.name()), secret)?;
     }
     Ok(pool)
 }

@@ -5,6 +5,7 @@
 use units::Zbookmark;
 
 use super::Pool;
+use crate::pool::handles::Scans;
 
 /// Seconds after which the files of the error log are looked up again.
 const DAMAGE_INTERVAL: u64 = 30;
@@ -33,30 +34,32 @@ impl Pool {
         let found = ::check::name_lost_blocks(&self.0.spa.synced_mos(), &tree, lost);
         found.iter().map(crate::check::format_damage).collect()
     }
+}
 
+impl Scans<'_> {
     /// The files with damage that is known: the error log, which a scrub that finds them whole empties.
-    pub fn data_errors(&self) -> Vec<String> {
-        let count = self.0.spa.logged_error_count().unwrap_or(0);
-        let now = self.unix_seconds();
-        let mut known = self.0.scan_control.data_errors.lock();
+    pub fn data_errors(self) -> Vec<String> {
+        let count = self.pool.0.spa.logged_error_count().unwrap_or(0);
+        let now = self.pool.unix_seconds();
+        let mut known = self.pool.0.scan_control.data_errors.lock();
         if count == 0 {
             *known = DataErrors::default();
         } else if known.count != count || now.abs_diff(known.time) >= DAMAGE_INTERVAL {
-            let places = self.0.spa.damaged_places().unwrap_or_default();
-            let reasons = self.damage_reasons();
+            let places = self.pool.0.spa.damaged_places().unwrap_or_default();
+            let reasons = self.pool.damage_reasons();
             let unknown = || "it could not be read or repaired".to_owned();
             let reason = |place| reasons.get(&place).cloned().unwrap_or_else(unknown);
             let lost = places.into_iter().map(|place| (place, reason(place))).collect();
-            let txg = self.txg();
-            *known = DataErrors { count, time: now, txg, files: self.name_lost(lost) };
+            let txg = self.pool.txg();
+            *known = DataErrors { count, time: now, txg, files: self.pool.name_lost(lost) };
         }
         known.files.clone()
     }
 
     /// Has the next look at the files with damage read them anew, if the pool changed since the last one.
-    pub fn refresh_data_errors(&self) {
-        let txg = self.txg();
-        let mut known = self.0.scan_control.data_errors.lock();
+    pub fn refresh_data_errors(self) {
+        let txg = self.pool.txg();
+        let mut known = self.pool.0.scan_control.data_errors.lock();
         if known.txg != txg {
             *known = DataErrors::default();
         }

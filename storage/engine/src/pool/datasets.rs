@@ -19,6 +19,7 @@ use super::refreservation::is_volume_property;
 use super::volumes::check_volume_size;
 use super::{Pool, filesystems, owner_quotas};
 use crate::dataset::{Dataset, DatasetQuery, OwnerKind, OwnerUsage};
+use crate::pool::handles::{Datasets, Properties, Snapshots};
 use crate::{Error, Event, Result};
 
 /// A dataset that is to be made.
@@ -38,19 +39,24 @@ impl Pool {
     ) -> Result<T> {
         self.0.spa.run_sync_task(work).map_err(|error| self.explain_error(&error))?
     }
+}
 
+impl Datasets<'_> {
     /// Makes a file system.
-    pub fn create_filesystem(&self, new: &NewDataset) -> Result<()> {
-        self.create_filesystem_with(new, None)
+    pub fn create_filesystem(self, new: &NewDataset) -> Result<()> {
+        self.pool.datasets().create_filesystem_with(new, None)
     }
 
     /// Makes a file system, with a user's key of its own if there is a secret.
-    pub fn create_filesystem_with(&self, new: &NewDataset, secret: Option<&[u8]>) -> Result<()> {
-        let limits =
-            self.with_opens_blocked(|| self.create_filesystem_locked(new.clone(), secret))?;
-        self.set_owner_quotas(&new.name, &limits)
+    pub fn create_filesystem_with(self, new: &NewDataset, secret: Option<&[u8]>) -> Result<()> {
+        let limits = self
+            .pool
+            .with_opens_blocked(|| self.pool.create_filesystem_locked(new.clone(), secret))?;
+        self.pool.set_owner_quotas(&new.name, &limits)
     }
+}
 
+impl Pool {
     /// The same without owner quotas, which are returned. The lock keeps the parent's key until
     /// this returns.
     fn create_filesystem_locked(
@@ -147,12 +153,14 @@ impl Pool {
             .store_wrapping_key(&made, user)
             .map_err(|error| Error::from_dsl_error(name, &error))
     }
+}
 
+impl Snapshots<'_> {
     /// Creates a bookmark `FS#MARK` of a snapshot or bookmark of that file system or volume, or of one that it is a
     /// clone of.
-    pub fn create_bookmark(&self, source: &str, mark: &str) -> Result<()> {
+    pub fn create_bookmark(self, source: &str, mark: &str) -> Result<()> {
         let (source, mark) = (source.to_owned(), mark.to_owned());
-        self.run_sync_task(move |active, change| {
+        self.pool.run_sync_task(move |active, change| {
             write::create_bookmark(change, &mark, &source)
                 .map_err(|error| Error::from_dsl_error(&mark, &error))?;
             let head = mark.split('#').next().unwrap_or_default();
@@ -162,22 +170,18 @@ impl Pool {
     }
 
     /// Makes snapshots, all of the same moment, or none at all.
-    pub fn create_snapshots(&self, names: &[String]) -> Result<()> {
-        self.create_snapshots_with(names, &[])
+    pub fn create(self, names: &[String]) -> Result<()> {
+        self.pool.snapshots().create_with(names, &[])
     }
 
     /// The same with properties, which all of them get.
-    pub fn create_snapshots_with(
-        &self,
-        names: &[String],
-        properties: &[(String, String)],
-    ) -> Result<()> {
+    pub fn create_with(self, names: &[String], properties: &[(String, String)]) -> Result<()> {
         if let Some(name) = names.first().cloned() {
             let properties = properties.to_vec();
             check_properties(&NewDataset { name, properties }, dsl::DatasetKind::Snapshot)?;
         }
         let (names, properties) = (names.to_vec(), properties.to_vec());
-        self.run_sync_task(move |active, change| {
+        self.pool.run_sync_task(move |active, change| {
             let first = names.first().cloned().unwrap_or_default();
             let all: Vec<&str> = names.iter().map(String::as_str).collect();
             write::create_snapshots(change, &all)
@@ -199,16 +203,18 @@ impl Pool {
     }
 
     /// Rolls a file system or volume back to its newest snapshot.
-    pub fn rollback_dataset(&self, name: &str) -> Result<()> {
-        self.rollback_head(name, None)
+    pub fn rollback(self, name: &str) -> Result<()> {
+        self.pool.rollback_head(name, None)
     }
 
     /// The same if its newest snapshot is the one of that full name, also when the txg is written.
-    pub fn rollback_to_snapshot(&self, snapshot: &str) -> Result<()> {
+    pub fn rollback_to(self, snapshot: &str) -> Result<()> {
         let name = snapshot.split('@').next().unwrap_or_default();
-        self.rollback_head(name, Some(snapshot.to_owned()))
+        self.pool.rollback_head(name, Some(snapshot.to_owned()))
     }
+}
 
+impl Pool {
     fn rollback_head(&self, name: &str, to: Option<String>) -> Result<()> {
         let key =
             self.find_dataset(name)?.key().map_err(|error| Error::from_dsl_error(name, &error))?;
@@ -225,9 +231,11 @@ impl Pool {
             reset_intent_log(active, change, &name, key)
         })
     }
+}
 
+impl Snapshots<'_> {
     /// Makes a file system that begins as a snapshot.
-    pub fn clone_snapshot(&self, snapshot: &str, new: &NewDataset) -> Result<()> {
+    pub fn clone_snapshot(self, snapshot: &str, new: &NewDataset) -> Result<()> {
         if !snapshot.contains('@') {
             let what = format!("'{snapshot}' is not a snapshot: clones are made of FS@NAME");
             return Err(Error::Usage { what });
@@ -240,14 +248,14 @@ impl Pool {
             );
             return Err(encryption_error(&why));
         }
-        let origin = self.find_dataset(snapshot)?;
+        let origin = self.pool.find_dataset(snapshot)?;
         let failed = |why: dsl::Error| Error::from_dsl_error(snapshot, &why);
         let key = origin.key().map_err(failed)?;
         let kind = match origin.objset_kind().map_err(failed)? {
             Kind::Volume => dsl::DatasetKind::Volume,
             _ => dsl::DatasetKind::Filesystem,
         };
-        self.find_parent(&new.name)?;
+        self.pool.find_parent(&new.name)?;
         let (snapshot, mut new) = (snapshot.to_owned(), new.clone());
         let asks_for_all = |(name, value): &mut (String, String)| {
             kind == dsl::DatasetKind::Volume && name == "refreservation" && value == "auto"
@@ -266,7 +274,7 @@ impl Pool {
         let mut sizes: Vec<_> = new.properties.extract_if(.., is_size).collect();
         sizes.extend(reserved);
         let name = new.name.clone();
-        self.run_sync_task(move |active, change| {
+        self.pool.run_sync_task(move |active, change| {
             let failed = |error: dsl::Error| Error::from_dsl_error(&new.name, &error);
             if key.is_none() {
                 write::check_no_partial_log(change, &new.name, Some(&snapshot)).map_err(failed)?;
@@ -279,27 +287,30 @@ impl Pool {
                 set_properties(active, change, &new, kind).map_err(failed)
             })
         })?;
-        let mut rest =
-            sizes.iter().try_for_each(|(property, size)| self.set_property(&name, property, size));
+        let mut rest = sizes
+            .iter()
+            .try_for_each(|(property, size)| self.pool.properties().set(&name, property, size));
         if let Some((_, version)) = version {
-            rest = rest.and_then(|()| self.set_filesystem_version(&name, &version));
+            rest = rest.and_then(|()| self.pool.datasets().set_filesystem_version(&name, &version));
         }
-        rest.and_then(|()| self.set_owner_quotas(&name, &quotas)).or_else(|why| {
-            self.close_dataset(&name)?;
-            self.destroy(&name)?;
+        rest.and_then(|()| self.pool.set_owner_quotas(&name, &quotas)).or_else(|why| {
+            self.pool.close_dataset(&name)?;
+            self.pool.datasets().destroy(&name)?;
             Err(why)
         })
     }
+}
 
+impl Datasets<'_> {
     /// Makes a clone the one that its origin depends on.
-    pub fn promote_clone(&self, name: &str) -> Result<()> {
+    pub fn promote(self, name: &str) -> Result<()> {
         // it may become the encryption root in place of its origin
-        self.with_opens_blocked(|| {
-            let clone = self.find_dataset(name)?;
+        self.pool.with_opens_blocked(|| {
+            let clone = self.pool.find_dataset(name)?;
             let failed = |error: dsl::Error| Error::from_dsl_error(name, &error);
             let user = clone.tree().wrapping_key(&clone).map_err(failed)?;
             let promoted = name.to_owned();
-            self.run_sync_task(move |active, change| {
+            self.pool.run_sync_task(move |active, change| {
                 let heads = write::promote(change, &promoted)
                     .map_err(|error| Error::from_dsl_error(&promoted, &error))?;
                 // a log that cannot be read keeps the names that it has
@@ -307,18 +318,18 @@ impl Pool {
                 record_dataset_event(active, change, "promote", &promoted, "");
                 Ok(())
             })?;
-            self.store_user_key(name, user)
+            self.pool.store_user_key(name, user)
         })
     }
 
     /// Gives a file system, volume or snapshot another name; a snapshot with `below` also in all
     /// datasets below its own.
-    pub fn rename_dataset(&self, from: &str, to: &str, below: bool) -> Result<()> {
+    pub fn rename(self, from: &str, to: &str, below: bool) -> Result<()> {
         if !from.contains('@') {
-            return self.rename_head_dataset(from, to);
+            return self.pool.rename_head_dataset(from, to);
         }
         let (from, to) = (from.to_owned(), to.to_owned());
-        self.run_sync_task(move |active, change| {
+        self.pool.run_sync_task(move |active, change| {
             let id = dataset_id(change, &from);
             write::rename_snapshot(change, &from, &to, below)
                 .map_err(|error| Error::from_dsl_error(&from, &error))?;
@@ -326,16 +337,18 @@ impl Pool {
             Ok(())
         })
     }
+}
 
+impl Properties<'_> {
     /// Sets a property.
-    pub fn set_property(&self, name: &str, property: &str, value: &str) -> Result<()> {
-        self.set_properties(name, &[(property.to_owned(), value.to_owned())])
+    pub fn set(self, name: &str, property: &str, value: &str) -> Result<()> {
+        self.pool.properties().set_all(name, &[(property.to_owned(), value.to_owned())])
     }
 
     /// Sets properties in one txg: all of them, or none. The size of a volume, a reservation that follows it, and
     /// the quotas of owners are not entries of the dataset's table: these are set after the others, one by one.
-    pub fn set_properties(&self, name: &str, properties: &[(String, String)]) -> Result<()> {
-        let kind = self.dataset_kind(name)?;
+    pub fn set_all(self, name: &str, properties: &[(String, String)]) -> Result<()> {
+        let kind = self.pool.dataset_kind(name)?;
         let is_separate = |(property, value): &&(String, String)| {
             owner_quotas::is_owner_quota(property) || is_volume_property(property, value)
         };
@@ -343,22 +356,24 @@ impl Pool {
         let mut settings = Vec::new();
         for (property, value) in entries {
             if property == "keylocation" {
-                self.check_key_location(name, value)?;
+                self.pool.check_key_location(name, value)?;
             }
             let setting = dsl::property::parse_value(property, kind, value);
             let setting = setting.map_err(|error| Error::from_dsl_error(name, &error))?;
             settings.push((property.clone(), setting));
         }
         if !settings.is_empty() {
-            self.set_entries(name, kind, settings)?;
+            self.pool.set_entries(name, kind, settings)?;
         }
         for (property, value) in separate {
-            let quota = self.set_owner_quota(name, property, value);
-            quota.or_else(|| self.set_volume_property(name, property, value)).transpose()?;
+            let quota = self.pool.set_owner_quota(name, property, value);
+            quota.or_else(|| self.pool.set_volume_property(name, property, value)).transpose()?;
         }
         Ok(())
     }
+}
 
+impl Pool {
     fn set_entries(
         &self,
         name: &str,
@@ -378,17 +393,21 @@ impl Pool {
         self.refresh_properties();
         Ok(())
     }
+}
 
+impl Properties<'_> {
     /// Lets a property be inherited.
-    pub fn inherit_property(&self, name: &str, property: &str) -> Result<()> {
-        self.clear_property(name, property, false)
+    pub fn inherit(self, name: &str, property: &str) -> Result<()> {
+        self.pool.clear_property(name, property, false)
     }
 
     /// Lets a property have the value that came with a send stream, or else be inherited.
-    pub fn revert_property(&self, name: &str, property: &str) -> Result<()> {
-        self.clear_property(name, property, true)
+    pub fn revert(self, name: &str, property: &str) -> Result<()> {
+        self.pool.clear_property(name, property, true)
     }
+}
 
+impl Pool {
     fn clear_property(&self, name: &str, property: &str, received: bool) -> Result<()> {
         let kind = self.dataset_kind(name)?;
         let (name, property) = (name.to_owned(), property.to_owned());
@@ -405,24 +424,26 @@ impl Pool {
     fn dataset_kind(&self, name: &str) -> Result<dsl::DatasetKind> {
         self.find_dataset(name)?.kind().map_err(|error| Error::from_dsl_error(name, &error))
     }
+}
 
+impl Datasets<'_> {
     /// Shows the dataset `target` and all below it, as [`crate::RescuePool::list_datasets`] does.
-    pub fn list_datasets(
-        &self,
+    pub fn list(
+        self,
         target: &str,
         wanted: &DatasetQuery,
         show: &mut dyn FnMut(Dataset),
         trouble: &mut dyn FnMut(Event),
     ) -> Result<()> {
-        let _pin = self.pin();
-        crate::dataset::list_datasets(&self.tree()?, target, wanted, show, trouble)
+        let _pin = self.pool.pin();
+        crate::dataset::list_datasets(&self.pool.tree()?, target, wanted, show, trouble)
     }
 
     /// Lists the space of all users, groups or projects in a file system or snapshot, as of the last txg
     /// that was synced.
-    pub fn list_owner_usage(&self, name: &str, kind: OwnerKind) -> Result<Vec<OwnerUsage>> {
-        let _pin = self.pin();
-        crate::owner_properties::list_owner_usage(&self.find_dataset(name)?, kind)
+    pub fn owner_usage(self, name: &str, kind: OwnerKind) -> Result<Vec<OwnerUsage>> {
+        let _pin = self.pool.pin();
+        crate::owner_properties::list_owner_usage(&self.pool.find_dataset(name)?, kind)
     }
 }
 

@@ -5,6 +5,7 @@ use dsl::{DatasetKind, DelegationTarget, DelegationUser, Delegations, is_permitt
 
 use super::Pool;
 use super::history::record_dataset_event;
+use crate::pool::handles::Permissions;
 use crate::{Error, Result};
 
 /// Permissions that are not names of properties.
@@ -68,24 +69,28 @@ pub fn check_permission_name(name: &str) -> Result<()> {
     })
 }
 
-impl Pool {
+impl Permissions<'_> {
     /// The permissions that are delegated at a dataset and above it, upwards. Datasets without any are left out.
-    pub fn delegations(&self, dataset: &str) -> Result<Vec<Delegations>> {
-        let mut levels = self.delegation_levels(dataset)?;
+    pub fn list(self, dataset: &str) -> Result<Vec<Delegations>> {
+        let mut levels = self.pool.delegation_levels(dataset)?;
         levels.retain(|level| !level.entries.is_empty());
         Ok(levels)
     }
+}
 
+impl Pool {
     fn delegation_levels(&self, dataset: &str) -> Result<Vec<Delegations>> {
         let levels = self.tree()?.delegations(dataset);
         levels.map_err(|why| Error::from_dsl_error(dataset, &why))
     }
+}
 
+impl Permissions<'_> {
     /// Delegates permissions at a dataset.
-    pub fn allow(&self, dataset: &str, entries: &DelegationEntries) -> Result<()> {
+    pub fn allow(self, dataset: &str, entries: &DelegationEntries) -> Result<()> {
         check_entries(entries)?;
         let (name, entries) = (dataset.to_owned(), entries.clone());
-        self.run_sync_task(move |active, change| {
+        self.pool.run_sync_task(move |active, change| {
             write::allow(change, &name, &entries)
                 .map_err(|why| Error::from_dsl_error(&name, &why))?;
             for (key, permissions) in &entries {
@@ -99,10 +104,10 @@ impl Pool {
     }
 
     /// Takes delegated permissions of datasets back, in one txg; a key without names loses all of them.
-    pub fn unallow(&self, datasets: &[String], entries: &DelegationEntries) -> Result<()> {
+    pub fn unallow(self, datasets: &[String], entries: &DelegationEntries) -> Result<()> {
         check_entries(entries)?;
         let (datasets, entries) = (datasets.to_vec(), entries.clone());
-        self.run_sync_task(move |active, change| {
+        self.pool.run_sync_task(move |active, change| {
             for name in &datasets {
                 write::unallow(change, name, &entries)
                     .map_err(|why| Error::from_dsl_error(name, &why))?;
@@ -122,34 +127,34 @@ impl Pool {
     }
 
     /// Gives the user who created a dataset the permissions that are delegated to creators above it.
-    pub fn allow_creator(&self, dataset: &str, uid: u64) -> Result<()> {
+    pub fn allow_creator(self, dataset: &str, uid: u64) -> Result<()> {
         let is_creator = |level: &Delegations| {
             level.entries.keys().any(|key| key.grantee == ondisk::dsl::Grantee::Creator)
         };
-        if !self.delegation_levels(dataset)?.iter().skip(1).any(is_creator) {
+        if !self.pool.delegation_levels(dataset)?.iter().skip(1).any(is_creator) {
             return Ok(());
         }
         let name = dataset.to_owned();
-        self.run_sync_task(move |_, change| {
+        self.pool.run_sync_task(move |_, change| {
             write::allow_creator(change, &name, uid)
                 .map_err(|why| Error::from_dsl_error(&name, &why))
         })
     }
 
     /// Whether a user has a delegated permission. With [`DelegationTarget::NewDataset`] `dataset` is the one above.
-    pub fn is_permitted(
-        &self,
+    pub fn is_granted(
+        self,
         dataset: &str,
         target: DelegationTarget,
         user: &DelegationUser,
         permission: &str,
     ) -> Result<bool> {
-        let properties = self.pool_properties()?;
+        let properties = self.pool.properties().of_pool()?;
         let is_off = properties.iter().any(|it| it.name == "delegation" && it.value == "off");
         if is_off {
             return Ok(false);
         }
-        Ok(is_permitted(&self.delegation_levels(dataset)?, target, user, permission))
+        Ok(is_permitted(&self.pool.delegation_levels(dataset)?, target, user, permission))
     }
 }
 

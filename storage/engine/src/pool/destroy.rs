@@ -10,9 +10,9 @@ use dsl::write::{self, SyncTaskContext};
 use spa::ActivePool;
 use units::ObjsetId;
 
-use super::Pool;
 use super::history::{dataset_id, record_event_with_id};
 use super::open_volumes::DatasetHolds;
+use crate::pool::handles::Datasets;
 use crate::{Error, Result};
 
 /// Datasets that are destroyed with one txg.
@@ -60,30 +60,31 @@ impl DestroyPlan {
     }
 }
 
-impl Pool {
+impl Datasets<'_> {
     /// Destroys a file system, a volume, a snapshot or a bookmark that nothing depends on.
-    pub fn destroy(&self, name: &str) -> Result<()> {
-        self.destroy_all(&[name.to_owned()], false)
+    pub fn destroy(self, name: &str) -> Result<()> {
+        self.pool.datasets().destroy_all(&[name.to_owned()], false)
     }
 
     /// Destroys datasets by a plan, batch after batch.
-    pub fn destroy_all(&self, names: &[String], later: bool) -> Result<()> {
+    pub fn destroy_all(self, names: &[String], later: bool) -> Result<()> {
         let mut plan = DestroyPlan::new(names.to_vec(), later);
         while !plan.next_names().is_empty() {
-            self.destroy_batch(&mut plan)?;
+            self.pool.datasets().destroy_batch(&mut plan)?;
         }
         Ok(())
     }
 
     /// Destroys the next batch of a plan, all with one txg. Before the first batch the whole plan
     /// is checked: nothing is destroyed if a dataset is missing, a snapshot is held, or a volume or
-    /// snapshot is open ([`Pool::open_volume`], [`Pool::open_volume_snapshot`]). The batch ends at
+    /// snapshot is open ([`Volumes::open`](crate::pool::Volumes::open),
+    /// [`Volumes::open_snapshot`](crate::pool::Volumes::open_snapshot)). The batch ends at
     /// the first dataset with a dependent that is not destroyed before it.
-    pub fn destroy_batch(&self, plan: &mut DestroyPlan) -> Result<()> {
+    pub fn destroy_batch(self, plan: &mut DestroyPlan) -> Result<()> {
         let batch = plan.next_names().to_vec();
         let (names, known, later) = (Arc::clone(&plan.names), plan.snapshots.clone(), plan.later);
-        let (first, count, used) = (plan.done, batch.len(), self.0.dataset_holds.clone());
-        let found = self.run_retiring_task(&batch, move |active, change| {
+        let (first, count, used) = (plan.done, batch.len(), self.pool.0.dataset_holds.clone());
+        let found = self.pool.run_retiring_task(&batch, move |active, change| {
             let snapshots = match known {
                 Some(known) => known,
                 None => Arc::new(check_all(change, &names, later, &used)?),

@@ -11,7 +11,7 @@ use spa::OfflineResult;
 use units::Guid;
 use vdev::OutOfService;
 
-use super::Pool;
+use crate::pool::handles::Drives;
 
 /// As many errors are too many,
 const MAX_ERRORS: u64 = 10;
@@ -86,34 +86,35 @@ impl Diagnosis {
     }
 }
 
-impl Pool {
+impl Drives<'_> {
     /// Takes drives out of service that had too many errors of late. To be called every few seconds.
-    pub fn diagnose_drives(&self) -> Vec<DiagnosedDrive> {
+    pub fn diagnose(self) -> Vec<DiagnosedDrive> {
         let mut found = Vec::new();
-        if self.is_read_only() || self.is_suspended() {
+        if self.pool.is_read_only() || self.pool.is_suspended() {
             return found;
         }
-        let now = (self.0.environment.now)().0;
-        for leaf in self.0.spa.tree().leaves() {
+        let now = (self.pool.0.environment.now)().0;
+        for leaf in self.pool.0.spa.tree().leaves() {
             // a missing one is removed, and not faulted
             if leaf.device().is_none() || leaf.is_device_gone() {
                 continue;
             }
             let (checksum, read) = leaf.error_counts();
             let io = read + leaf.write_errors();
-            let mut diagnosis = self.0.diagnosis.lock();
+            let mut diagnosis = self.pool.0.diagnosis.lock();
             let [io_errors, wrong] = diagnosis.drives.entry(leaf.guid()).or_default();
             let (too_many_io, too_many_wrong) =
                 (io_errors.record(io, now), wrong.record(checksum, now));
             let is_new = too_many_wrong && diagnosis.degraded.insert(leaf.guid());
             drop(diagnosis);
             let device = || leaf.device().map_or_else(String::new, |it| it.name().to_owned());
-            let take_offline = || self.0.spa.take_offline(leaf.guid(), OutOfService::TooManyErrors);
+            let take_offline =
+                || self.pool.0.spa.take_offline(leaf.guid(), OutOfService::TooManyErrors);
             if too_many_io && take_offline().is_ok_and(|done| done == OfflineResult::OutOfService) {
                 found.push(DiagnosedDrive { device: device(), state: "FAULTED" });
             } else if is_new {
                 // a pool that cannot be written shows it until the export
-                let _ = self.0.spa.mark_degraded(leaf.guid());
+                let _ = self.pool.0.spa.mark_degraded(leaf.guid());
                 found.push(DiagnosedDrive { device: device(), state: "DEGRADED" });
             }
         }

@@ -12,21 +12,24 @@ use super::drive::Drive;
 use super::history::record_pool_event;
 use super::offline::OfflineOptions;
 use super::{Pool, latency};
+use crate::pool::handles::{Drives, Vdevs};
 use crate::{Error, Result};
 
-impl Pool {
+impl Vdevs<'_> {
     /// Replaces a drive, given by path or guid, by another one; none: by the one that is now at the
     /// old path. After a resilver the old one is detached. `force` takes one with data. An
     /// available spare of the pool replaces the old drive, which stays in the pool.
-    pub fn replace_drive(&self, old: &str, new: Option<&Path>, force: bool) -> Result<()> {
-        self.replace_drive_by(old, new, force, Reconstruction::Healing)
+    pub fn replace(self, old: &str, new: Option<&Path>, force: bool) -> Result<()> {
+        self.pool.replace_drive_by(old, new, force, Reconstruction::Healing)
     }
 
     /// The same by a sequential rebuild, which a scrub follows: of a mirror or a dRAID.
-    pub fn rebuild_drive(&self, old: &str, new: Option<&Path>, force: bool) -> Result<()> {
-        self.replace_drive_by(old, new, force, Reconstruction::Sequential)
+    pub fn rebuild(self, old: &str, new: Option<&Path>, force: bool) -> Result<()> {
+        self.pool.replace_drive_by(old, new, force, Reconstruction::Sequential)
     }
+}
 
+impl Pool {
     fn replace_drive_by(
         &self,
         old: &str,
@@ -45,7 +48,7 @@ impl Pool {
         }
         let gives_way = force && self.can_replace_itself(&found, path);
         if gives_way {
-            self.offline_drive(
+            self.drives().offline(
                 &found.guid.to_string(),
                 OfflineOptions { temporary: true, fault: false },
             )?;
@@ -55,7 +58,7 @@ impl Pool {
             .and_then(|device| self.attach_child(&found, (path, device), AttachMode::Replace, how));
         if gives_way && done.is_err() {
             // without labels it may stay out of service: the first error says more
-            let _ = self.online_drive(&found.guid.to_string());
+            let _ = self.drives().online(&found.guid.to_string());
         }
         done
     }
@@ -75,41 +78,45 @@ impl Pool {
         let has_errors = leaf.error_counts() != (0, 0) || leaf.write_errors() != 0;
         has_errors || spa::read_labels(current).0.is_none()
     }
+}
 
+impl Vdevs<'_> {
     /// The same with a drive that is open already. Its content is lost.
-    pub fn replace_drive_with(&self, old: &str, new: &Path, device: &Drive) -> Result<()> {
-        let found = self.find_drive(old)?;
+    pub fn replace_with(self, old: &str, new: &Path, device: &Drive) -> Result<()> {
+        let found = self.pool.find_drive(old)?;
         let drive = (new, Arc::clone(device));
-        self.attach_child(&found, drive, AttachMode::Replace, Reconstruction::Healing)
+        self.pool.attach_child(&found, drive, AttachMode::Replace, Reconstruction::Healing)
     }
 
     /// The same by a sequential rebuild.
-    pub fn rebuild_drive_with(&self, old: &str, new: &Path, device: &Drive) -> Result<()> {
-        let found = self.find_drive(old)?;
+    pub fn rebuild_with(self, old: &str, new: &Path, device: &Drive) -> Result<()> {
+        let found = self.pool.find_drive(old)?;
         let drive = (new, Arc::clone(device));
-        self.attach_child(&found, drive, AttachMode::Replace, Reconstruction::Sequential)
+        self.pool.attach_child(&found, drive, AttachMode::Replace, Reconstruction::Sequential)
     }
 
     /// Puts a drive beside one that stands alone or in a mirror: it has all when a resilver is done. Or expands
     /// a raidz by it, named as `zpool status` does: "raidz1-0".
-    pub fn attach_drive(&self, beside: &str, new: &Path, force: bool) -> Result<()> {
-        if self.is_raidz(beside) {
-            let device = self.open_unused_drive(new, force)?;
-            self.attach_to_raidz(beside, new, &device)?;
+    pub fn attach(self, beside: &str, new: &Path, force: bool) -> Result<()> {
+        if self.pool.vdevs().is_raidz(beside) {
+            let device = self.pool.open_unused_drive(new, force)?;
+            self.pool.vdevs().attach_to_raidz(beside, new, &device)?;
             return Ok(());
         }
-        self.attach_drive_by(beside, new, force, Reconstruction::Healing)
+        self.pool.attach_drive_by(beside, new, force, Reconstruction::Healing)
     }
 
     /// Attaches a drive to one that stands alone or in a mirror, by a sequential rebuild, which a scrub follows.
-    pub fn attach_drive_by_rebuild(&self, beside: &str, new: &Path, force: bool) -> Result<()> {
-        if self.is_raidz(beside) {
+    pub fn attach_by_rebuild(self, beside: &str, new: &Path, force: bool) -> Result<()> {
+        if self.pool.vdevs().is_raidz(beside) {
             let what = vdev::RebuildObstacle::Unsupported.to_string();
             return Err(Error::Usage { what });
         }
-        self.attach_drive_by(beside, new, force, Reconstruction::Sequential)
+        self.pool.attach_drive_by(beside, new, force, Reconstruction::Sequential)
     }
+}
 
+impl Pool {
     fn attach_drive_by(
         &self,
         beside: &str,
@@ -121,43 +128,49 @@ impl Pool {
         let device = self.open_unused_drive(new, force)?;
         self.attach_child(&found, (new, device), AttachMode::Attach, how)
     }
+}
 
+impl Vdevs<'_> {
     /// Detaches a drive from a mirror, or ends its replacement, if the others have valid replicas.
-    pub fn detach_drive(&self, drive: &str) -> Result<()> {
-        let found = self.find_drive_or_distributed_spare(drive)?;
-        let done = self.0.spa.detach(found.guid);
-        done.map_err(|error| self.drive_error(&error))?;
-        self.record_drive_event("detach", &found);
+    pub fn detach(self, drive: &str) -> Result<()> {
+        let found = self.pool.find_drive_or_distributed_spare(drive)?;
+        let done = self.pool.0.spa.detach(found.guid);
+        done.map_err(|error| self.pool.drive_error(&error))?;
+        self.pool.record_drive_event("detach", &found);
         Ok(())
     }
+}
 
+impl Drives<'_> {
     /// Reopens drives that were missing at the import, or went away since, at their
     /// paths or elsewhere in the same folders; returns their paths. A resilver writes the missed
     /// data to them.
-    pub fn reopen_drives(&self) -> Vec<String> {
+    pub fn reopen(self) -> Vec<String> {
         let mut taken = Vec::new();
-        if self.is_read_only() {
+        if self.pool.is_read_only() {
             return taken;
         }
-        for (guid, path) in self.missing_drives() {
-            taken.extend(self.reopen_missing(guid, &path).ok());
+        for (guid, path) in self.pool.drives().missing() {
+            taken.extend(self.pool.reopen_missing(guid, &path).ok());
         }
-        for guid in self.0.spa.reopen_failed_devices() {
-            let Some(leaf) = self.0.spa.tree().leaf(guid) else { continue };
+        for guid in self.pool.0.spa.reopen_failed_devices() {
+            let Some(leaf) = self.pool.0.spa.tree().leaf(guid) else { continue };
             let path = leaf.device().map_or_else(String::new, |device| device.name().to_owned());
             // the first flush reports lost writes; then it is like any other
-            self.record_online(&path);
+            self.pool.record_online(&path);
             leaf.clear_errors();
             // a spare may stand in for it; with the next clear if this fails
-            let _ = self.0.spa.unspare_cleared(Some(guid));
+            let _ = self.pool.0.spa.unspare_cleared(Some(guid));
             taken.push(path);
         }
         if !taken.is_empty() {
-            self.update_device_paths();
+            self.pool.update_device_paths();
         }
         taken
     }
+}
 
+impl Pool {
     /// Re-attaches a missing drive if it is at its path, or in that folder; returns its path.
     pub(super) fn reopen_missing(&self, guid: u64, path: &Path) -> Result<String> {
         let is_it = |found: &Drive| self.0.spa.newest_known_txg(Guid::new(guid), found).is_some();
@@ -172,7 +185,7 @@ impl Pool {
                 None => at_path?,
             },
         };
-        self.reopen_drive(guid, &device)?;
+        self.drives().reopen_with(guid, &device)?;
         Ok(device.name().to_owned())
     }
 
@@ -183,15 +196,19 @@ impl Pool {
             record_pool_event(active, change, "online", &what);
         });
     }
+}
 
+impl Drives<'_> {
     /// The former paths of the missing drives.
-    pub fn unavailable_drives(&self) -> Vec<PathBuf> {
-        let gone = self.0.spa.tree().leaves().into_iter().filter(|leaf| leaf.is_device_gone());
+    pub fn unavailable(self) -> Vec<PathBuf> {
+        let gone = self.pool.0.spa.tree().leaves().into_iter().filter(|leaf| leaf.is_device_gone());
         let gone = gone.filter_map(|leaf| Some(leaf.device()?.path()?.to_owned()));
-        let missing = self.missing_drives().into_iter().map(|(_, path)| path);
+        let missing = self.pool.drives().missing().into_iter().map(|(_, path)| path);
         missing.chain(gone).collect()
     }
+}
 
+impl Pool {
     /// Updates the paths of drives in the pool's configuration. A path that leads to the same drive
     /// stays: a link in /dev/disk outlasts the name that it leads to.
     pub(super) fn update_device_paths(&self) {
@@ -212,28 +229,32 @@ impl Pool {
             let _ = self.0.spa.set_device_paths(moved);
         }
     }
+}
 
+impl Drives<'_> {
     /// The same with a drive that is open already.
-    pub fn reopen_drive(&self, guid: u64, device: &Drive) -> Result<()> {
-        let done = self.0.spa.reattach_device(Guid::new(guid), Arc::clone(device));
-        done.map_err(|error| self.drive_error(&error))?;
-        self.record_online(device.name());
+    pub fn reopen_with(self, guid: u64, device: &Drive) -> Result<()> {
+        let done = self.pool.0.spa.reattach_device(Guid::new(guid), Arc::clone(device));
+        done.map_err(|error| self.pool.drive_error(&error))?;
+        self.pool.record_online(device.name());
         Ok(())
     }
 
     /// Drives that are missing though they should be in service: their guids, and where they were.
-    pub fn missing_drives(&self) -> Vec<(u64, PathBuf)> {
-        let config = self.0.spa.config();
+    pub fn missing(self) -> Vec<(u64, PathBuf)> {
+        let config = self.pool.0.spa.config();
         let leaves = config.tree.iter().flat_map(VdevConfig::leaves);
         let missing = leaves.filter(|leaf| {
-            let found = self.0.spa.tree().leaf(leaf.guid);
+            let found = self.pool.0.spa.tree().leaf(leaf.guid);
             let found = found.filter(|_| leaf.kind != VdevKind::DraidSpare);
             found.is_some_and(|leaf| leaf.device().is_none() && leaf.out_of_service().is_none())
         });
         let path = |leaf: &VdevConfig| Some((leaf.guid.get(), PathBuf::from(leaf.path.as_ref()?)));
         missing.filter_map(path).collect()
     }
+}
 
+impl Pool {
     fn attach_child(
         &self,
         old: &VdevConfig,
@@ -262,29 +283,36 @@ impl Pool {
         }
         Ok(())
     }
+}
 
+impl Drives<'_> {
     /// With autoreplace=on: replaces missing drives by empty ones that are now where they were; returns their
     /// paths.
-    pub fn replace_missing_drives(&self) -> Result<Vec<String>> {
+    pub fn replace_missing(self) -> Result<Vec<String>> {
         let mut replaced = Vec::new();
-        if self.is_read_only() || self.is_suspended() || !self.is_property_on("autoreplace")? {
+        if self.pool.is_read_only()
+            || self.pool.is_suspended()
+            || !self.pool.is_property_on("autoreplace")?
+        {
             return Ok(replaced);
         }
-        for (guid, path) in self.missing_drives() {
+        for (guid, path) in self.pool.drives().missing() {
             // a drive that holds anything is left alone
-            if path.exists() && self.replace_drive(&guid.to_string(), None, false).is_ok() {
+            if path.exists() && self.pool.vdevs().replace(&guid.to_string(), None, false).is_ok() {
                 replaced.push(path.display().to_string());
             }
         }
         Ok(replaced)
     }
+}
 
+impl Pool {
     pub(super) fn open_unused_drive(&self, path: &Path, force: bool) -> Result<Drive> {
         let same = |drive: &PathBuf| {
             let real = |path: &Path| std::fs::canonicalize(path).ok();
             real(drive).is_some_and(|here| Some(here) == real(path))
         };
-        if self.drives().iter().any(same) {
+        if self.drives().list().iter().any(same) {
             let (path, pool) = (path.display().to_string(), self.name().to_owned());
             return Err(Error::DeviceInPool { path, pool });
         }

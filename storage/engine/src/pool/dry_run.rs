@@ -5,6 +5,7 @@ use ondisk::label::{VdevConfig, VdevKind};
 use super::datasets::check_new_dataset;
 use super::refreservation::VolumeGeometry;
 use super::{NewDataset, Pool};
+use crate::pool::handles::{Datasets, Volumes};
 use crate::{Error, Result};
 
 /// The size and the blocks of a new volume.
@@ -16,18 +17,18 @@ pub struct NewVolumeShape {
     pub block_size: u32,
 }
 
-impl Pool {
+impl Datasets<'_> {
     /// Checks what creating a dataset checks, but for the space: its name, its parent and its properties.
     /// `creates_parents`: missing parents are not errors. Nothing is written.
     pub fn check_create(
-        &self,
+        self,
         new: &NewDataset,
         volume: Option<NewVolumeShape>,
         creates_parents: bool,
     ) -> Result<()> {
         check_new_dataset(new, volume.map(|volume| (volume.size, volume.block_size)))?;
-        let _pin = self.pin();
-        match self.find_dataset(&new.name) {
+        let _pin = self.pool.pin();
+        match self.pool.find_dataset(&new.name) {
             Ok(_) => {
                 let what = format!("cannot create '{}': dataset already exists", new.name);
                 return Err(Error::Refused { what });
@@ -35,18 +36,22 @@ impl Pool {
             Err(Error::NoSuchDataset { .. }) => {}
             Err(why) => return Err(why),
         }
-        if self.nearest_parent(&new.name, creates_parents)?.is_none() {
+        if self.pool.nearest_parent(&new.name, creates_parents)?.is_none() {
             let what = format!("cannot create '{}': a pool is created by zpool create", new.name);
             return Err(Error::Usage { what });
         }
-        volume.map_or(Ok(()), |volume| self.check_large_blocks(&new.name, volume.block_size))
+        volume.map_or(Ok(()), |volume| self.pool.check_large_blocks(&new.name, volume.block_size))
     }
+}
 
+impl Volumes<'_> {
     /// Bytes that a new volume of that size reserves, unless it is sparse.
-    pub fn new_volume_refreservation(&self, size: u64, block_size: u32) -> u64 {
-        self.volume_refreservation(VolumeGeometry { size, block_size: block_size.into() })
+    pub fn refreservation_for(self, size: u64, block_size: u32) -> u64 {
+        self.pool.volume_refreservation(VolumeGeometry { size, block_size: block_size.into() })
     }
+}
 
+impl Pool {
     /// The parent of a new dataset, or the nearest file system above it if missing parents are created.
     fn nearest_parent(&self, name: &str, creates_parents: bool) -> Result<Option<String>> {
         let mut at = name;
@@ -59,11 +64,13 @@ impl Pool {
         }
         Ok(None)
     }
+}
 
+impl Volumes<'_> {
     /// The least block size of a volume, in bytes, that wastes no space on the vdevs of the pool: a smaller block takes
     /// as much space as one of this size.
-    pub fn min_efficient_volume_block(&self) -> u64 {
-        let config = self.0.spa.config();
+    pub fn min_efficient_block(self) -> u64 {
+        let config = self.pool.0.spa.config();
         let tops = config.tree.as_ref().map_or(&[][..], |root| &root.children);
         let data = tops.iter().filter(|top| !top.is_log && top.bias.is_none() && !top.is_hole);
         data.map(least_allocation).max().unwrap_or(0)

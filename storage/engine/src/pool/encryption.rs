@@ -9,6 +9,7 @@ use zio::Key;
 
 use super::{Environment, NewDataset, Pool};
 use crate::keys::{self, EncryptionRoot};
+use crate::pool::handles::Keys;
 use crate::{Error, Result};
 
 /// The default number of PBKDF2 iterations.
@@ -240,12 +241,12 @@ pub(super) fn random_iv(world: &Environment) -> [u8; 12] {
     iv
 }
 
-impl Pool {
+impl Keys<'_> {
     /// Loads the key of a dataset, and so of all with the same encryption root. `secret` is
     /// the user's key: the passphrase or the hexadecimal digits (a trailing newline is
     /// ignored), or the raw bytes.
-    pub fn load_key(&self, dataset: &str, secret: &[u8]) -> Result<()> {
-        let tree = self.tree()?;
+    pub fn load(self, dataset: &str, secret: &[u8]) -> Result<()> {
+        let tree = self.pool.tree()?;
         let found = tree.find(dataset).map_err(|error| Error::from_dsl_error(dataset, &error))?;
         tree.load_key(&found, secret).map_err(|error| Error::from_dsl_error(dataset, &error))?;
         Ok(())
@@ -253,12 +254,14 @@ impl Pool {
 
     /// Unloads the key of a dataset, and of all with the same encryption root. None of
     /// them is open afterwards; it is refused while a program has one open as a volume.
-    pub fn unload_key(&self, dataset: &str) -> Result<()> {
-        self.sync()?;
+    pub fn unload(self, dataset: &str) -> Result<()> {
+        self.pool.sync()?;
         // no thread opens one again before its key is unloaded
-        self.close_datasets_with(|close| self.unload_key_with(dataset, close))
+        self.pool.close_datasets_with(|close| self.pool.unload_key_with(dataset, close))
     }
+}
 
+impl Pool {
     /// `close` closes a head.
     fn unload_key_with(
         &self,
@@ -284,27 +287,33 @@ impl Pool {
         names.iter().try_for_each(|name| close(name))?;
         tree.unload_key(&found).map_err(failed)
     }
+}
 
+impl Keys<'_> {
     /// The encryption root of a dataset; none if it is not encrypted.
-    pub fn encryption_root(&self, dataset: &str) -> Result<Option<String>> {
-        let found = self.find_dataset(dataset)?;
+    pub fn encryption_root(self, dataset: &str) -> Result<Option<String>> {
+        let found = self.pool.find_dataset(dataset)?;
         let root = found.tree().encryption_root(&found);
         let root = root.map_err(|error| Error::from_dsl_error(dataset, &error))?;
         Ok(root.map(|root| root.name()))
     }
+}
 
+impl Pool {
     /// Whether a dataset's key may be reported as loaded: the dataset must be encrypted.
     pub(super) fn check_key_location(&self, name: &str, location: &str) -> Result<()> {
-        match self.encryption_root(name)? {
+        match self.keys().encryption_root(name)? {
             Some(root) if root == name => check_location_format(location),
             None if location == "none" => Ok(()),
             _ => Err(encryption_error("it has no key of its own, so that has no location")),
         }
     }
+}
 
+impl Keys<'_> {
     /// The encryption roots in the pool, by name.
-    pub fn encryption_roots(&self) -> Result<Vec<EncryptionRoot>> {
-        Ok(keys::encryption_roots(&self.tree()?))
+    pub fn encryption_roots(self) -> Result<Vec<EncryptionRoot>> {
+        Ok(keys::encryption_roots(&self.pool.tree()?))
     }
 }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Pool;
 use super::history::record_dataset_event;
+use crate::pool::handles::Datasets;
 use crate::{Error, Result};
 
 /// The newest version of file systems.
@@ -19,7 +20,7 @@ pub struct FilesystemUpgrade {
     pub new_version: u64,
 }
 
-impl Pool {
+impl Datasets<'_> {
     /// Upgrades a file system to a version, or to the newest one (none). One that is as new already is not changed.
     /// The file system must have no doors: it is closed, and the next one who opens it gets the new version.
     ///
@@ -28,21 +29,21 @@ impl Pool {
     /// The version does not exist, or is newer than the pool's own version allows, or older than that of the file
     /// system.
     pub fn upgrade_filesystem(
-        &self,
+        self,
         name: &str,
         to_version: Option<u64>,
     ) -> Result<FilesystemUpgrade> {
-        self.check_writable()?;
+        self.pool.check_writable()?;
         let wanted = to_version.unwrap_or(FILESYSTEM_VERSION);
-        self.check_filesystem_version(name, wanted)?;
-        let fs = self.filesystem(name)?;
+        self.pool.check_filesystem_version(name, wanted)?;
+        let fs = self.pool.datasets().filesystem(name)?;
         let failed = |why: zpl::Error| Error::Unreadable {
             subject: format!("'{name}'"),
             why: why.to_string(),
         };
-        let tx = self.0.spa.begin_dataset_tx(fs.dataset());
-        let tx = tx.map_err(|error| self.explain_error(&error))?;
-        let mut random = || self.0.environment.random_u64();
+        let tx = self.pool.0.spa.begin_dataset_tx(fs.dataset());
+        let tx = tx.map_err(|error| self.pool.explain_error(&error))?;
+        let mut random = || self.pool.0.environment.random_u64();
         let old_version =
             zpl::upgrade_fs(&fs.dataset().objset, &tx, wanted, &mut random).map_err(failed)?;
         drop((tx, fs));
@@ -52,9 +53,9 @@ impl Pool {
             });
         }
         if old_version < wanted {
-            self.close_dataset(name)?;
+            self.pool.close_dataset(name)?;
             let (dataset, detail) = (name.to_owned(), format!("from {old_version} to {wanted}"));
-            self.run_sync_task(move |active, change| {
+            self.pool.run_sync_task(move |active, change| {
                 record_dataset_event(active, change, "upgrade", &dataset, &detail);
                 Ok(())
             })?;
@@ -67,16 +68,18 @@ impl Pool {
     /// # Errors
     ///
     /// As those of [`Self::upgrade_filesystem`].
-    pub fn set_filesystem_version(&self, name: &str, version: &str) -> Result<()> {
+    pub fn set_filesystem_version(self, name: &str, version: &str) -> Result<()> {
         let wanted = match version {
             "current" => FILESYSTEM_VERSION,
             text => text.parse().map_err(|_| Error::Usage {
                 what: format!("'{text}' is not a version of file systems: it is 1 to 5"),
             })?,
         };
-        self.upgrade_filesystem(name, Some(wanted)).map(drop)
+        self.pool.datasets().upgrade_filesystem(name, Some(wanted)).map(drop)
     }
+}
 
+impl Pool {
     /// Refuses a version that does not exist, or that the pool's own version does not have.
     fn check_filesystem_version(&self, name: &str, wanted: u64) -> Result<()> {
         if !(1..=FILESYSTEM_VERSION).contains(&wanted) {

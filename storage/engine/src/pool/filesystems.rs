@@ -19,6 +19,7 @@ use super::sync_policy::{SharedSyncPolicy, Snapdir, SyncMode};
 use super::transactions::{FileSystemTransactions, ReplayState};
 use super::{Environment, Pool, settings};
 use crate::files::{Error as FileError, FileSystemReader, Reason};
+use crate::pool::handles::Datasets;
 use crate::{Error, Result};
 
 /// A file system of an imported pool. Cheap to clone.
@@ -174,14 +175,14 @@ pub(super) fn init_filesystem(
     zpl::create_fs(&set.objset, tx, &new, &mut || world.random_u64())
 }
 
-impl Pool {
+impl Datasets<'_> {
     /// A file system by its full name, to be read and written.
-    pub fn filesystem(&self, name: &str) -> Result<OpenFileSystem> {
-        let mut open = self.0.filesystems.lock();
+    pub fn filesystem(self, name: &str) -> Result<OpenFileSystem> {
+        let mut open = self.pool.0.filesystems.lock();
         if let Some(files) = open.get(name) {
             return Ok(files.clone());
         }
-        let dataset = self.find_dataset(name)?;
+        let dataset = self.pool.find_dataset(name)?;
         let failed = |error: dsl::Error| Error::from_dsl_error(name, &error);
         let Some(id) = dataset.id().filter(|_| !dataset.is_snapshot()) else {
             return Err(Error::Usage {
@@ -191,10 +192,10 @@ impl Pool {
         if dataset.key_status().map_err(failed)? == Some(KeyStatus::Unavailable) {
             return Err(crate::keys::locked_error(&dataset));
         }
-        let set = self.open_dataset(&dataset, id)?;
-        let files = self.open_filesystem(&dataset, set).map_err(|error| match error {
+        let set = self.pool.open_dataset(&dataset, id)?;
+        let files = self.pool.open_filesystem(&dataset, set).map_err(|error| match error {
             OpenError::Dataset(error) => failed(error),
-            OpenError::Pool(error) => self.explain_error(&error),
+            OpenError::Pool(error) => self.pool.explain_error(&error),
             OpenError::FileSystem(error) => {
                 Error::Unreadable { subject: format!("'{name}'"), why: error.to_string() }
             }
@@ -208,12 +209,14 @@ impl Pool {
     /// # Errors
     ///
     /// The dataset is no file system, or cannot be read.
-    pub fn has_unlinked_files(&self, name: &str) -> Result<bool> {
-        let fs = self.filesystem(name)?;
+    pub fn has_unlinked_files(self, name: &str) -> Result<bool> {
+        let fs = self.pool.datasets().filesystem(name)?;
         zpl::has_unlinked_files(&fs.dataset.objset)
             .map_err(|why| Error::Unreadable { subject: format!("'{name}'"), why: why.to_string() })
     }
+}
 
+impl Pool {
     /// The object set of a file system or volume, to be changed.
     pub(super) fn open_dataset(
         &self,
@@ -336,8 +339,10 @@ impl Pool {
         let whole = |dataset: &&dsl::Dataset| super::incomplete::check_complete(dataset).is_ok();
         for dataset in logged.iter().filter(whole) {
             match dataset.kind() {
-                Ok(dsl::DatasetKind::Filesystem) => drop(self.filesystem(&dataset.name())?),
-                _ => drop(self.volume(&dataset.name())?),
+                Ok(dsl::DatasetKind::Filesystem) => {
+                    drop(self.datasets().filesystem(&dataset.name())?);
+                }
+                _ => drop(self.volumes().get(&dataset.name())?),
             }
         }
         Ok(())

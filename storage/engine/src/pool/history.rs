@@ -6,9 +6,9 @@ use ondisk::history::Entry;
 use spa::{ActivePool, PoolDirectory};
 use units::ObjsetId;
 
-use super::Pool;
 use crate::Result;
 use crate::inspect::Facts;
+use crate::pool::handles::History;
 
 /// The dataset of a name, before it is destroyed or renamed.
 pub(super) fn dataset_id(change: &SyncTaskContext<'_>, name: &str) -> ObjsetId {
@@ -55,26 +55,26 @@ pub(super) fn format_assignment(property: &str, setting: &PropertyValue) -> Stri
     }
 }
 
-impl Pool {
+impl History<'_> {
     /// Writes a command down that a user gave, with the next group.
-    pub fn record_command(&self, line: &str, user: u32) {
-        self.0.spa.log_command(line, user.into());
+    pub fn record(self, line: &str, user: u32) {
+        self.pool.0.spa.log_command(line, user.into());
     }
 
     /// Writes down, with the next group, that this program took the pool over: "import", or "open"
     /// where it had it before.
-    pub fn record_import(&self, how: &'static str) {
-        self.0.spa.log_import(how);
+    pub fn record_import(self, how: &'static str) {
+        self.pool.0.spa.log_import(how);
     }
 
     /// The history of the pool, with internal events (`internal`), as
     /// [`crate::RescuePool::inspect_history`] returns it. Pending records are synced first.
-    pub fn history(&self, internal: bool) -> Result<Facts> {
+    pub fn entries(self, internal: bool) -> Result<Facts> {
         // a suspended pool shows the synced records
-        let _ = self.sync();
-        let look = self.0.spa.synced_mos();
+        let _ = self.pool.sync();
+        let look = self.pool.0.spa.synced_mos();
         let directory = PoolDirectory::open(look.clone());
-        let directory = directory.map_err(|error| self.explain_error(&error))?;
-        crate::inspect::read_history(self.name(), &directory, internal)
+        let directory = directory.map_err(|error| self.pool.explain_error(&error))?;
+        crate::inspect::read_history(self.pool.name(), &directory, internal)
     }
 }

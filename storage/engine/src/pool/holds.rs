@@ -4,6 +4,7 @@ use dsl::write;
 
 use super::Pool;
 use super::history::record_dataset_event;
+use crate::pool::handles::Snapshots;
 use crate::{Error, Result};
 
 /// A hold on a snapshot.
@@ -17,12 +18,12 @@ pub struct Hold {
     pub time: u64,
 }
 
-impl Pool {
+impl Snapshots<'_> {
     /// Puts a hold on snapshots, all in one txg, or on none of them.
-    pub fn place_hold(&self, tag: &str, snapshots: &[String]) -> Result<()> {
-        self.check_holds(tag, snapshots, false)?;
+    pub fn place_hold(self, tag: &str, snapshots: &[String]) -> Result<()> {
+        self.pool.check_holds(tag, snapshots, false)?;
         let (tag, snapshots) = (tag.to_owned(), snapshots.to_vec());
-        self.run_sync_task(move |active, change| {
+        self.pool.run_sync_task(move |active, change| {
             for (at, name) in snapshots.iter().enumerate() {
                 if let Err(why) = write::hold(change, name, &tag) {
                     // a hold of this very txg is taken off again
@@ -41,10 +42,10 @@ impl Pool {
     }
 
     /// Releases a hold of snapshots, all in one txg. A snapshot that waited for that is destroyed.
-    pub fn release_hold(&self, tag: &str, snapshots: &[String]) -> Result<()> {
-        self.check_holds(tag, snapshots, true)?;
+    pub fn release_hold(self, tag: &str, snapshots: &[String]) -> Result<()> {
+        self.pool.check_holds(tag, snapshots, true)?;
         let (tag, snapshots) = (tag.to_owned(), snapshots.to_vec());
-        self.run_destroying_task(move |active, change| {
+        self.pool.run_destroying_task(move |active, change| {
             for name in &snapshots {
                 record_dataset_event(active, change, "release", name, &format!("tag={tag}"));
                 write::release_hold(change, name, &tag)
@@ -55,8 +56,8 @@ impl Pool {
     }
 
     /// The holds of a snapshot.
-    pub fn holds(&self, snapshot: &str) -> Result<Vec<Hold>> {
-        let found = self.find_snapshot(snapshot)?;
+    pub fn holds(self, snapshot: &str) -> Result<Vec<Hold>> {
+        let found = self.pool.find_snapshot(snapshot)?;
         let holds = found.holds().map_err(|why| Error::from_dsl_error(snapshot, &why))?;
         let named = |hold: dsl::Hold| Hold {
             snapshot: snapshot.to_owned(),
@@ -65,11 +66,13 @@ impl Pool {
         };
         Ok(holds.into_iter().map(named).collect())
     }
+}
 
+impl Pool {
     /// Refuses before anything is changed, in the words of zfs(8).
     fn check_holds(&self, tag: &str, snapshots: &[String], is_placed: bool) -> Result<()> {
         for name in snapshots {
-            let has_tag = self.holds(name)?.iter().any(|hold| hold.tag == tag);
+            let has_tag = self.snapshots().holds(name)?.iter().any(|hold| hold.tag == tag);
             let what = match (has_tag, is_placed) {
                 (true, false) => {
                     format!("cannot hold snapshot '{name}': tag already exists on this dataset")

@@ -11,15 +11,18 @@ use zap::Zap;
 use super::Pool;
 use super::history::{dataset_id, record_event_with_id};
 use crate::files::IncompleteKind;
+use crate::pool::handles::Datasets;
 use crate::{Error, Result};
 
-impl Pool {
+impl Datasets<'_> {
     /// Whether a file system or volume is incomplete; none: it is complete.
-    pub fn incomplete_kind(&self, name: &str) -> Result<Option<IncompleteKind>> {
-        IncompleteKind::from_dataset(&self.find_dataset(name)?)
+    pub fn incomplete_kind(self, name: &str) -> Result<Option<IncompleteKind>> {
+        IncompleteKind::from_dataset(&self.pool.find_dataset(name)?)
             .map_err(|error| Error::from_dsl_error(name, &error))
     }
+}
 
+impl Pool {
     /// Destroys partial receives that cannot be resumed, and releases the holds of sends: at an
     /// import their processes no longer exist. Without any, nothing is written.
     pub(super) fn remove_interrupted_receives(&self) -> Result<()> {

@@ -7,7 +7,7 @@ use device::{IoCounts, IoKind, IoStats};
 use serde::{Deserialize, Serialize};
 use vdev::{ClassStats, Leaf, QueueClass, QueueStats, TotalStats, VdevNode};
 
-use super::Pool;
+use crate::pool::handles::Drives;
 
 /// A drive is slow if its requests take this many times as long as those of its siblings,
 const STANDOUT_FACTOR: u64 = 4;
@@ -175,14 +175,14 @@ impl From<QueueStats> for DriveQueueStats {
     }
 }
 
-impl Pool {
+impl Drives<'_> {
     /// The requests of all its drives, those of the cache included.
-    pub fn io_stats(&self) -> PoolIoStats {
-        let leaves = self.0.spa.tree().leaves().into_iter();
+    pub fn io_stats(self) -> PoolIoStats {
+        let leaves = self.pool.0.spa.tree().leaves().into_iter();
         let own = leaves.filter_map(|leaf| {
             Some((leaf.guid(), leaf.device()?.clone(), leaf.queue_stats().into()))
         });
-        let caches = self.0.spa.l2arc().devices().into_iter();
+        let caches = self.pool.0.spa.l2arc().devices().into_iter();
         let caches = caches.map(|(guid, device)| {
             let queue = device.io_stats().map(unqueued).unwrap_or_default();
             (guid, device, queue)
@@ -199,17 +199,17 @@ impl Pool {
                 queue,
             })
         });
-        let milliseconds = u64::try_from(self.0.imported_at.elapsed().as_millis());
+        let milliseconds = u64::try_from(self.pool.0.imported_at.elapsed().as_millis());
         PoolIoStats {
-            name: self.name().to_owned(),
+            name: self.pool.name().to_owned(),
             milliseconds: milliseconds.unwrap_or(u64::MAX),
             drives: drives.collect(),
         }
     }
 
     /// Drives whose recent requests take far longer than those of their siblings.
-    pub fn slow_drives(&self) -> Vec<SlowDrive> {
-        let tops = self.0.spa.tree().tops();
+    pub fn slow(self) -> Vec<SlowDrive> {
+        let tops = self.pool.0.spa.tree().tops();
         tops.iter().flat_map(|(_, top)| slow_drives_of(top)).collect()
     }
 }

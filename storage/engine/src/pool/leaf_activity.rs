@@ -12,6 +12,7 @@ use units::Txg;
 
 use super::Pool;
 use super::activity::{Activity, Step, Work};
+use crate::pool::handles::Activities;
 use crate::{Error, Result};
 
 /// How often it is written down how far the work has come.
@@ -54,18 +55,18 @@ impl From<ActivityKind> for spa::ActivityKind {
     }
 }
 
-impl Pool {
+impl Activities<'_> {
     /// Starts, stops or ends work over the free space of drives (paths or guids; none: all of the pool).
     /// `rate`: bytes a second of each drive at most; 0 for no limit. All drives are tried; the first error is
     /// returned.
-    pub fn command_activity(
-        &self,
+    pub fn command(
+        self,
         drives: &[String],
         kind: ActivityKind,
         command: ActivityCommand,
         rate: u64,
     ) -> Result<()> {
-        self.check_writable()?;
+        self.pool.check_writable()?;
         let command = match command {
             ActivityCommand::Start => spa::ActivityCommand::Start(rate),
             ActivityCommand::Suspend => spa::ActivityCommand::Suspend,
@@ -73,19 +74,21 @@ impl Pool {
             ActivityCommand::Reset => spa::ActivityCommand::Reset,
         };
         let chosen = if drives.is_empty() {
-            self.data_drives()
+            self.pool.data_drives()
         } else {
-            drives.iter().map(|drive| self.find_drive(drive)).collect::<Result<_>>()?
+            drives.iter().map(|drive| self.pool.find_drive(drive)).collect::<Result<_>>()?
         };
         let mut first = Ok(());
         for drive in chosen {
-            let done = self.0.spa.command_activity(drive.guid, kind.into(), command);
-            let done = done.map_err(|error| self.activity_error(kind, &drive, &error));
+            let done = self.pool.0.spa.command_activity(drive.guid, kind.into(), command);
+            let done = done.map_err(|error| self.pool.activity_error(kind, &drive, &error));
             first = first.and(done);
         }
         first
     }
+}
 
+impl Pool {
     /// The drives of its vdevs that are not missing.
     fn data_drives(&self) -> Vec<VdevConfig> {
         let config = self.0.spa.config();
@@ -108,14 +111,16 @@ impl Pool {
             other => self.explain_error(other),
         }
     }
+}
 
+impl Activities<'_> {
     /// Does one step of each running activity; returns whether there was any. An error is returned
     /// if none could be done.
-    pub fn step_activities(&self) -> Result<bool> {
+    pub fn step(self) -> Result<bool> {
         let (mut has_worked, mut failed) = (false, None);
-        for (leaf, kind) in self.0.spa.running_activities() {
+        for (leaf, kind) in self.pool.0.spa.running_activities() {
             let begun = Instant::now();
-            match self.0.spa.step_activity(leaf, kind) {
+            match self.pool.0.spa.step_activity(leaf, kind) {
                 Ok(step) => {
                     std::thread::sleep(pause_after(step, begun.elapsed()));
                     has_worked = true;
@@ -124,20 +129,24 @@ impl Pool {
             }
         }
         match failed.filter(|_| !has_worked) {
-            Some(error) => Err(self.explain_error(&error)),
+            Some(error) => Err(self.pool.explain_error(&error)),
             None => Ok(has_worked),
         }
     }
+}
 
+impl Pool {
     /// Has freed space be trimmed without a command, or not, as the property autotrim says.
     pub(super) fn apply_autotrim(&self) {
         let is_on = self.is_property_on("autotrim").unwrap_or(false) && !self.is_read_only();
         self.0.spa.set_autotrim(is_on);
     }
+}
 
+impl Activities<'_> {
     /// Trims what was freed since the last call (autotrim=on). Returns the bytes of vdevs that were trimmed.
-    pub fn trim_freed_space(&self) -> Result<u64> {
-        self.0.spa.trim_freed().map_err(|error| self.explain_error(&error))
+    pub fn trim_freed_space(self) -> Result<u64> {
+        self.pool.0.spa.trim_freed().map_err(|error| self.pool.explain_error(&error))
     }
 }
 
@@ -183,10 +192,10 @@ impl Activity for Sweeps {
         if let Some(synced) = self.autotrim_txg(pool) {
             *self.trimmed.lock() = synced;
             // a device that fails is left alone, and its freed space waits for `zpool trim`
-            let _ = pool.trim_freed_space();
+            let _ = pool.activities().trim_freed_space();
         }
         // a drive that fails is left alone until it is in service again
-        let has_worked = pool.step_activities()?;
+        let has_worked = pool.activities().step()?;
         let mut saved = self.saved.lock();
         if saved.elapsed() > SAVE_INTERVAL {
             pool.0.spa.save_activities();

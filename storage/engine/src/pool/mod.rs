@@ -2,7 +2,8 @@
 //!
 //! [`create`] makes a pool, [`import`] imports one from drives; both return a [`Pool`], which
 //! changes datasets and opens file systems that can be written ([`OpenFileSystem`]). Changes are
-//! on the drives after [`Pool::sync`]. A thread of its own must run [`Pool::run_txg_sync`],
+//! on the drives after [`Pool::sync`]. A thread of its own must run
+//! [`Background::run_txg_sync`](crate::pool::Background::run_txg_sync),
 //! so that dirty data does not pile up.
 
 mod accounting;
@@ -30,6 +31,7 @@ mod environment;
 mod file_ops;
 mod filesystem_upgrade;
 mod filesystems;
+mod handles;
 mod history;
 mod holds;
 mod incomplete;
@@ -120,6 +122,10 @@ pub(crate) use environment::Random;
 pub use environment::{Environment, FillRandom};
 pub use filesystem_upgrade::{FILESYSTEM_VERSION, FilesystemUpgrade};
 pub use filesystems::OpenFileSystem;
+pub use handles::{
+    Activities, Background, Datasets, Drives, History, Keys, Permissions, Properties, Scans,
+    Snapshots, Streams, Vdevs, Volumes,
+};
 pub use holds::Hold;
 pub use io_stats::{
     ClassIoStats, DriveIoStats, DriveQueueStats, LatencyStats, PoolIoStats, RequestStats, SlowDrive,
@@ -307,24 +313,30 @@ impl Pool {
     pub fn sync(&self) -> Result<()> {
         self.0.spa.sync().map_err(|error| self.explain_error(&error))
     }
+}
 
+impl Scans<'_> {
     /// The same, and blocks that could not be read so far enter the error log.
-    pub fn sync_with_errors(&self) -> Result<()> {
-        self.0.spa.repair_blocks().map_err(|error| self.explain_error(&error))?;
-        self.sync()
+    pub fn sync_with_errors(self) -> Result<()> {
+        self.pool.0.spa.repair_blocks().map_err(|error| self.pool.explain_error(&error))?;
+        self.pool.sync()
     }
+}
 
+impl Background<'_> {
     /// Syncs dirty data, every `interval` and when there is enough of it, until stopped. For a
     /// thread of its own.
-    pub fn run_txg_sync(&self, interval: Duration, stop: &AtomicBool) -> Result<()> {
-        self.0.spa.run_as_sync_thread(|| self.sync_txgs(interval, stop))
+    pub fn run_txg_sync(self, interval: Duration, stop: &AtomicBool) -> Result<()> {
+        self.pool.0.spa.run_as_sync_thread(|| self.pool.sync_txgs(interval, stop))
     }
 
     /// Whether a thread does so: drives that fail past redundancy are waited for from then on.
-    pub fn has_sync_thread(&self) -> bool {
-        self.0.spa.has_sync_thread()
+    pub fn has_sync_thread(self) -> bool {
+        self.pool.0.spa.has_sync_thread()
     }
+}
 
+impl Pool {
     fn sync_txgs(&self, interval: Duration, stop: &AtomicBool) -> Result<()> {
         let groups = self.0.spa.txgs();
         let _duty = groups.register_sync_thread();
@@ -366,7 +378,7 @@ impl Pool {
         self.reopen_auxiliary();
         if !self.is_suspended() {
             self.clear_faulted(only)?;
-            self.reopen_drives();
+            self.drives().reopen();
         }
         self.0.spa.clear(only).map_err(|error| self.explain_error(&error))?;
         self.0.diagnosis.lock().clear(only);
@@ -375,27 +387,34 @@ impl Pool {
         self.update_device_paths();
         Ok(())
     }
+}
 
+impl Keys<'_> {
     /// The keys that were given to it.
-    pub fn loaded_keys(&self) -> LoadedKeys {
-        LoadedKeys(Arc::clone(&self.0.keys))
+    pub fn loaded(self) -> LoadedKeys {
+        LoadedKeys(Arc::clone(&self.pool.0.keys))
     }
+}
 
+impl Drives<'_> {
     /// The paths of the drives that are there.
-    pub fn drives(&self) -> Vec<PathBuf> {
-        let config = self.0.spa.config();
+    pub fn list(self) -> Vec<PathBuf> {
+        let config = self.pool.0.spa.config();
         let leaves = config.tree.iter().flat_map(ondisk::label::VdevConfig::leaves);
-        let found = leaves.filter_map(|leaf| self.0.spa.tree().leaf(leaf.guid)?.device().cloned());
+        let found =
+            leaves.filter_map(|leaf| self.pool.0.spa.tree().leaf(leaf.guid)?.device().cloned());
         let found = found.map(|device| PathBuf::from(device.name()));
-        found.chain(self.auxiliary_drives()).collect()
+        found.chain(self.pool.auxiliary_drives()).collect()
     }
 
     /// The same, and where those are to be that are not.
-    pub fn known_drives(&self) -> Vec<PathBuf> {
-        let missing = self.missing_drives().into_iter().map(|(_, path)| path);
-        self.drives().into_iter().chain(missing).collect()
+    pub fn known(self) -> Vec<PathBuf> {
+        let missing = self.pool.drives().missing().into_iter().map(|(_, path)| path);
+        self.pool.drives().list().into_iter().chain(missing).collect()
     }
+}
 
+impl Pool {
     /// The pool's configuration for a cache file. It has the pool's own name, also while a temporary one is used.
     pub fn cachefile_entry(&self) -> CachefileEntry {
         let config = self.0.spa.config();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ondisk::uberblock::{Multihost, Uberblock};
 use spa::Candidate;
 
-use super::Pool;
+use crate::pool::handles::Background;
 use crate::{Error, Result};
 
 /// How often it is looked at a pool's drives.
@@ -79,12 +79,12 @@ pub(super) fn check_activity(candidate: &Candidate, host: &str) -> Result<()> {
     Ok(())
 }
 
-impl Pool {
+impl Background<'_> {
     /// Writes MMP heartbeats while the pool has multihost protection, until stopped. When no
     /// heartbeat could be written for so long that another host may have imported the pool, nothing
     /// is written to it any more. For a thread of its own.
-    pub fn run_mmp_heartbeat(&self, interval: Duration, stop: &AtomicBool) {
-        let active = &self.0.spa;
+    pub fn run_mmp_heartbeat(self, interval: Duration, stop: &AtomicBool) {
+        let active = &self.pool.0.spa;
         let mut last = Instant::now();
         while !stop.load(Ordering::Acquire) && !active.txgs().is_stopped() {
             let wanted = active.has_heartbeat();

@@ -10,7 +10,8 @@ use dsl::write::{self, SyncTaskContext};
 use parking_lot::Mutex;
 use units::ObjsetId;
 
-use super::{OpenVolume, Pool};
+use super::OpenVolume;
+use crate::pool::handles::Volumes;
 use crate::{Error, Result};
 
 /// The datasets in use, and how often each is.
@@ -83,29 +84,29 @@ impl DatasetHolds {
     }
 }
 
-impl Pool {
+impl Volumes<'_> {
     /// A volume by its full name, which cannot be destroyed before the guard is dropped.
-    pub fn open_volume(&self, name: &str) -> Result<(OpenVolume, DatasetHold)> {
-        let mut open = self.0.volumes.lock();
-        let volume = self.volume_from(&mut open, name)?;
-        let in_use = self.0.dataset_holds.hold(volume.objset_id());
+    pub fn open(self, name: &str) -> Result<(OpenVolume, DatasetHold)> {
+        let mut open = self.pool.0.volumes.lock();
+        let volume = self.pool.volume_from(&mut open, name)?;
+        let in_use = self.pool.0.dataset_holds.hold(volume.objset_id());
         Ok((volume, in_use))
     }
 
     /// Whether any of these is open as a volume.
-    pub fn is_any_volume_held(&self, names: &[String]) -> Result<bool> {
+    pub fn is_any_held(self, names: &[String]) -> Result<bool> {
         let mut heads = names.iter().filter(|name| !name.contains(['@', '#'])).peekable();
-        if heads.peek().is_none() || self.0.dataset_holds.0.lock().is_empty() {
+        if heads.peek().is_none() || self.pool.0.dataset_holds.0.lock().is_empty() {
             return Ok(false);
         }
-        let _pin = self.pin();
-        let tree = self.tree()?;
+        let _pin = self.pool.pin();
+        let tree = self.pool.tree()?;
         for name in heads {
             let found = match tree.find(name) {
                 Err(dsl::Error::NoSuchDataset { .. }) => continue,
                 found => found.map_err(|error| Error::from_dsl_error(name, &error))?,
             };
-            if found.id().is_some_and(|id| self.0.dataset_holds.is_held(id)) {
+            if found.id().is_some_and(|id| self.pool.0.dataset_holds.is_held(id)) {
                 return Ok(true);
             }
         }

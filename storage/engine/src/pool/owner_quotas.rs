@@ -87,7 +87,7 @@ impl Pool {
         }
         self.check_quota_features(name, limits)?;
         let refused = |why: &str| Error::Refused { what: format!("'{name}': {why}") };
-        let fs = self.filesystem(name)?;
+        let fs = self.datasets().filesystem(name)?;
         let tx = self.0.spa.begin_dataset_tx(fs.dataset());
         let tx = tx.map_err(|error| self.explain_error(&error))?;
         let objset = &fs.dataset().objset;

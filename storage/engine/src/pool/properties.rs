@@ -18,6 +18,7 @@ use super::Pool;
 use super::compatibility;
 use super::history::record_pool_event;
 use super::upgrade::enable_feature;
+use crate::pool::handles::{Properties, Scans};
 use crate::{Error, Result};
 
 /// A property of a pool.
@@ -245,57 +246,64 @@ fn with_dependencies(names: &[&str]) -> Vec<&'static Feature> {
     FEATURES.iter().filter(|feature| wanted.contains(&feature.name)).collect()
 }
 
-impl Pool {
+impl Properties<'_> {
     /// Sets a property of the pool; a feature is enabled with its dependencies.
     ///
     /// Refused for a feature that the sets lack which the pool is kept to.
-    pub fn set_pool_property(&self, name: &str, value: &str) -> Result<()> {
+    pub fn set_pool(self, name: &str, value: &str) -> Result<()> {
         let setting = parse_property(name, value)?;
         match &setting {
             PoolPropertyChange::Feature(feature) => {
-                self.require_version(VERSION_FEATURES, name)?;
-                self.check_compatibility(feature)?;
+                self.pool.require_version(VERSION_FEATURES, name)?;
+                self.pool.check_compatibility(feature)?;
             }
-            PoolPropertyChange::Bootfs(_) => self.require_version(version::BOOTFS, name)?,
+            PoolPropertyChange::Bootfs(_) => self.pool.require_version(version::BOOTFS, name)?,
             PoolPropertyChange::Number(..)
             | PoolPropertyChange::Comment(_)
             | PoolPropertyChange::Compatibility(_)
             | PoolPropertyChange::User(..) => {}
         }
-        self.apply_change(setting)?;
+        self.pool.apply_change(setting)?;
         match name {
-            SCAN_SHARE => self.apply_scan_share(),
-            "autotrim" => self.apply_autotrim(),
+            SCAN_SHARE => self.pool.apply_scan_share(),
+            "autotrim" => self.pool.apply_autotrim(),
             _ => {}
         }
         Ok(())
     }
+}
 
+impl Pool {
     /// The pool's `ashift` property, if it is set and names one.
     pub(super) fn default_ashift(&self) -> Result<Option<u64>> {
-        let found = self.pool_properties()?.into_iter().find(|property| property.name == ASHIFT);
+        let found =
+            self.properties().of_pool()?.into_iter().find(|property| property.name == ASHIFT);
         Ok(found.and_then(|property| property.value.parse().ok()).filter(|shift| *shift != 0))
     }
 
     /// Whether a property of the values on and off is on.
     pub(super) fn is_property_on(&self, name: &str) -> Result<bool> {
-        let mut all = self.pool_properties()?.into_iter();
+        let mut all = self.properties().of_pool()?.into_iter();
         Ok(all.any(|property| property.name == name && property.value == "on"))
     }
 
     /// Has scans, rebuilds, removals and initializing keep to the share that the pool's property sets.
     pub(super) fn apply_scan_share(&self) {
-        let all = self.pool_properties().unwrap_or_default();
+        let all = self.properties().of_pool().unwrap_or_default();
         let set = all.iter().find(|property| property.name == SCAN_SHARE);
         let percent = set.and_then(|property| parse_scan_share(&property.value));
         self.0.spa.tree().set_background_share(percent.unwrap_or(DEFAULT_BACKGROUND_SHARE));
     }
+}
 
+impl Scans<'_> {
     /// Sets how much memory (bytes) the blocks take that a scan sorts: the more, the fewer seeks.
-    pub fn set_scan_memory(&self, bytes: u64) {
-        self.0.spa.set_scan_memory(bytes);
+    pub fn set_memory(self, bytes: u64) {
+        self.pool.0.spa.set_scan_memory(bytes);
     }
+}
 
+impl Pool {
     /// Refuses a value that the pool's version does not support.
     pub(super) fn require_version(&self, needed: u64, what: &str) -> Result<()> {
         let (pool, version) = (self.name(), self.0.spa.config().version);
@@ -382,57 +390,69 @@ impl Pool {
         };
         self.0.is_failmode_continue.store(read() == Some(1), Ordering::Release);
     }
+}
 
+impl Properties<'_> {
     /// Whether a caller that got an error of a suspended pool should retry: it is or was suspended,
     /// and may be cleared (failmode is not `continue`; `panic` is not supported).
-    pub fn has_failmode_wait(&self) -> bool {
-        !self.0.spa.txgs().is_stopped() && !self.0.is_failmode_continue.load(Ordering::Acquire)
+    pub fn has_failmode_wait(self) -> bool {
+        !self.pool.0.spa.txgs().is_stopped()
+            && !self.pool.0.is_failmode_continue.load(Ordering::Acquire)
     }
+}
 
+impl Pool {
     /// Whether drives failed, and nothing is written until they are back and the pool is cleared.
     pub fn is_suspended(&self) -> bool {
         self.0.spa.is_suspended()
     }
+}
 
+impl Properties<'_> {
     /// All properties of the pool except sizes: set ones, features, and identity.
-    pub fn pool_properties(&self) -> Result<Vec<PoolProperty>> {
-        let look = self.0.spa.synced_mos();
+    pub fn of_pool(self) -> Result<Vec<PoolProperty>> {
+        let look = self.pool.0.spa.synced_mos();
         let directory = PoolDirectory::open(look.clone());
-        let directory = directory.map_err(|error| self.explain_error(&error))?;
-        let table = directory.object("pool_props").map_err(|error| self.explain_error(&error))?;
+        let directory = directory.map_err(|error| self.pool.explain_error(&error))?;
+        let table =
+            directory.object("pool_props").map_err(|error| self.pool.explain_error(&error))?;
         let table = table.map(zap::Zap::open).transpose();
-        let table = table.map_err(|error| self.damage_error(&error))?;
+        let table = table.map_err(|error| self.pool.damage_error(&error))?;
         let number = |name: &str| {
             let Some(table) = &table else { return Ok(None) };
-            table.lookup_u64(name.as_bytes()).map_err(|error| self.damage_error(&error))
+            table.lookup_u64(name.as_bytes()).map_err(|error| self.pool.damage_error(&error))
         };
         let source_of = |is_set: bool| if is_set { "local" } else { "default" };
-        let last_scrubbed = self.0.spa.last_scrubbed_txg();
-        let last_scrubbed = last_scrubbed.map_err(|error| self.explain_error(&error))?;
+        let last_scrubbed = self.pool.0.spa.last_scrubbed_txg();
+        let last_scrubbed = last_scrubbed.map_err(|error| self.pool.explain_error(&error))?;
         let ashift = number(ASHIFT)?;
         let quota = number(DEDUP_TABLE_QUOTA)?;
         let (has_quota, quota) = (quota.is_some(), format_dedup_table_quota(quota));
-        let version = match self.0.spa.config().version {
+        let version = match self.pool.0.spa.config().version {
             VERSION_FEATURES => "-".to_owned(),
             version => version.to_string(),
         };
         let mut all = vec![
-            property("guid", self.guid().to_string(), "-"),
-            property("load_guid", self.0.import_nonce.to_string(), "-"),
+            property("guid", self.pool.guid().to_string(), "-"),
+            property("load_guid", self.pool.0.import_nonce.to_string(), "-"),
             property("dedup_table_quota", quota, source_of(has_quota)),
             property(ASHIFT, ashift.unwrap_or(0).to_string(), source_of(ashift.is_some())),
-            property("readonly", if self.is_read_only() { "on" } else { "off" }.to_owned(), "-"),
+            property(
+                "readonly",
+                if self.pool.is_read_only() { "on" } else { "off" }.to_owned(),
+                "-",
+            ),
             property("last_scrubbed_txg", last_scrubbed.to_string(), "-"),
             property("version", version, "default"),
         ];
-        all.extend(self.space_properties()?);
+        all.extend(self.pool.space_properties()?);
         for choice in &ENUM_PROPERTIES {
             let set = number(choice.name)?.and_then(|number| usize::try_from(number).ok());
             let word = choice.values.get(set.unwrap_or(choice.default)).copied().unwrap_or("-");
             all.push(property(choice.name, word.to_owned(), source_of(set.is_some())));
         }
-        let boot = number(BOOTFS)?.and_then(|id| self.dataset_name(ObjsetId::new(id)));
-        let config = self.0.spa.config();
+        let boot = number(BOOTFS)?.and_then(|id| self.pool.dataset_name(ObjsetId::new(id)));
+        let config = self.pool.0.spa.config();
         for (name, value, without) in [
             (BOOTFS, boot, "-"),
             (COMMENT, config.comment, "-"),
@@ -441,10 +461,10 @@ impl Pool {
             let source = source_of(value.is_some());
             all.push(property(name, value.unwrap_or_else(|| without.to_owned()), source));
         }
-        all.extend(self.user_properties(table.as_ref())?);
+        all.extend(self.pool.user_properties(table.as_ref())?);
         for feature in &FEATURES {
             let uses = write::features::refcount(&look, feature);
-            let state = match uses.map_err(|error| self.damage_error(&error))? {
+            let state = match uses.map_err(|error| self.pool.damage_error(&error))? {
                 None => "disabled",
                 Some(0) => "enabled",
                 Some(_) => "active",
@@ -457,7 +477,9 @@ impl Pool {
         }
         Ok(all)
     }
+}
 
+impl Pool {
     /// Bytes to be freed, cloned and deduplicated.
     fn space_properties(&self) -> Result<[PoolProperty; 6]> {
         let (cloned, saved) = self.0.spa.clone_space();

@@ -18,6 +18,7 @@ use super::Pool;
 use super::accounting::has_feature;
 use super::receive::Plan;
 use crate::Result;
+use crate::pool::handles::Keys;
 
 /// Bytes of a block of dnodes.
 const DNODE_BLOCK: u32 = 16 << 10;
@@ -123,15 +124,15 @@ impl Pool {
     }
 }
 
-impl Pool {
+impl Keys<'_> {
     /// Makes a received head use its parent's key, as on the sender.
-    pub fn inherit_received_key(&self, name: &str) -> Result<()> {
+    pub fn inherit_received_key(self, name: &str) -> Result<()> {
         let name = name.to_owned();
-        self.run_sync_task(move |_, change| {
+        self.pool.run_sync_task(move |_, change| {
             dsl::write::inherit_received_key(change, &name)
                 .map_err(|why| crate::Error::from_dsl_error(&name, &why))
         })?;
-        self.refresh_properties();
+        self.pool.refresh_properties();
         Ok(())
     }
 }

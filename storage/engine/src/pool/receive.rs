@@ -23,6 +23,7 @@ use super::receive_checks::{check_redaction, check_replaceable, missing_target, 
 use super::received_properties::PropertyPhase;
 use super::stream_input::{BegunStream, StreamInput};
 use super::{Pool, ReceiveProperties};
+use crate::pool::handles::Streams;
 use crate::{Error, Result};
 
 /// Features that a pool must have enabled for streams that have these.
@@ -173,27 +174,27 @@ pub(super) fn receive_error(target: &str, why: impl std::fmt::Display) -> Error 
     Error::Refused { what: format!("cannot receive into '{target}': {why}") }
 }
 
-impl Pool {
+impl Streams<'_> {
     /// Receives the stream of one snapshot. A stream that is damaged or cut leaves the target as it was.
-    pub fn receive(&self, request: &ReceiveRequest, input: &mut dyn Read) -> Result<Received> {
+    pub fn receive(self, request: &ReceiveRequest, input: &mut dyn Read) -> Result<Received> {
         let mut input = StreamInput::open(input)?;
-        self.receive_snapshot(request, &mut input, &mut |_, exchange| exchange())
+        self.pool.streams().receive_snapshot(request, &mut input, &mut |_, exchange| exchange())
     }
 
     /// Receives the next snapshot of a stream. A stream that is damaged or cut leaves the target as it was.
     pub fn receive_snapshot(
-        &self,
+        self,
         request: &ReceiveRequest,
         input: &mut StreamInput<'_>,
         exchange: &mut ExchangeHead<'_>,
     ) -> Result<Received> {
-        self.check_writable()?;
+        self.pool.check_writable()?;
         let begun = input.take_begin()?;
         let first = input.bytes();
         if request.dry_run {
-            return self.check_receive(request, &begun);
+            return self.pool.check_receive(request, &begun);
         }
-        let mut plan = self.plan_receive(request, begun)?;
+        let mut plan = self.pool.plan_receive(request, begun)?;
         let mut received = Received {
             snapshot: format!("{}@{}", plan.target, plan.snapshot.name),
             is_incremental: plan.has_head(),
@@ -202,45 +203,47 @@ impl Pool {
         };
         let id = match &plan.resume {
             Some((id, _)) => *id,
-            None => self.begin_receive(&plan, request, &mut received.warnings)?,
+            None => self.pool.begin_receive(&plan, request, &mut received.warnings)?,
         };
-        let Some(_hold) = self.0.dataset_holds.hold_exclusive(id) else {
+        let Some(_hold) = self.pool.0.dataset_holds.hold_exclusive(id) else {
             return Err(plan.error("another stream is being received into it"));
         };
-        let head = if plan.has_head() { self.find_dataset(&plan.target)?.id() } else { None };
-        let _head_hold = head.map(|head| self.0.dataset_holds.hold(head));
+        let head = if plan.has_head() { self.pool.find_dataset(&plan.target)?.id() } else { None };
+        let _head_hold = head.map(|head| self.pool.0.dataset_holds.hold(head));
         let keeps_partial = request.resumable || plan.resume.is_some();
         if keeps_partial && plan.resume.is_none() {
             plan.resume = Some((id, plan.first_state()));
         }
-        let done = self.receive_records(&plan, id, &mut input.reader).and_then(|()| {
-            self.end_receive(&plan, (id, request), &mut received.warnings, exchange)
+        let done = self.pool.receive_records(&plan, id, &mut input.reader).and_then(|()| {
+            self.pool.end_receive(&plan, (id, request), &mut received.warnings, exchange)
         });
         if let Err(why) = done {
-            return Err(self.stop_receive(&plan, id, keeps_partial, why));
+            return Err(self.pool.stop_receive(&plan, id, keeps_partial, why));
         }
         received.bytes = input.bytes() - first;
-        self.refresh_properties();
+        self.pool.refresh_properties();
         Ok(received)
     }
 
     /// Destroys the partial state of a resumable receive into `target` (-A).
-    pub fn abort_receive(&self, target: &str) -> Result<()> {
+    pub fn abort_receive(self, target: &str) -> Result<()> {
         for path in [target.to_owned(), hidden_path(target)] {
-            let found = self.find_dataset(&path).ok().and_then(|it| it.id());
-            if found.is_some_and(|id| self.0.dataset_holds.is_held(id)) {
+            let found = self.pool.find_dataset(&path).ok().and_then(|it| it.id());
+            if found.is_some_and(|id| self.pool.0.dataset_holds.is_held(id)) {
                 return Err(receive_error(target, "a stream is being received into it"));
             }
         }
         let target = target.to_owned();
-        self.run_sync_task(move |active, change| {
+        self.pool.run_sync_task(move |active, change| {
             write::abort_receive(change, &target)
                 .map_err(|why| Error::from_dsl_error(&target, &why))?;
             record_dataset_event(active, change, "receive abort", &target, "");
             Ok(())
         })
     }
+}
 
+impl Pool {
     fn plan_receive(&self, request: &ReceiveRequest, begun: BegunStream) -> Result<Plan> {
         let BegunStream { begin, resume: point, keydata, redaction } = begun;
         let target = request.target.clone();

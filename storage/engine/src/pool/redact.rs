@@ -10,35 +10,37 @@ use units::{Guid, Txg};
 
 use super::Pool;
 use super::history::record_dataset_event;
+use crate::pool::handles::Streams;
 use crate::{Error, Result};
 
-impl Pool {
+impl Streams<'_> {
     /// Creates the redaction bookmark `bookmark`, a name without `#`, of a snapshot. A block of the snapshot is redacted
     /// if all of `others`, snapshots of its clones, changed it.
     ///
     /// # Errors
     ///
     /// The bookmark exists, a snapshot is no descendant, is redacted itself or locked, or its blocks cannot be read.
-    pub fn redact(&self, snapshot: &str, bookmark: &str, others: &[String]) -> Result<()> {
-        self.check_writable()?;
+    pub fn redact(self, snapshot: &str, bookmark: &str, others: &[String]) -> Result<()> {
+        self.pool.check_writable()?;
         let refused =
             |why: &str| Error::Refused { what: format!("cannot redact '{snapshot}': {why}") };
         if bookmark.contains('#') {
             return Err(refused("redaction bookmark name must not contain '#'"));
         }
-        let original = self.find_dataset(snapshot)?;
+        let original = self.pool.find_dataset(snapshot)?;
         let Some(taken) = original.phys().filter(|_| original.is_snapshot()) else {
             return Err(refused("it is not a snapshot"));
         };
         let taken = taken.creation_txg;
         let others: Vec<Dataset> =
-            others.iter().map(|name| self.find_dataset(name)).collect::<Result<_>>()?;
+            others.iter().map(|name| self.pool.find_dataset(name)).collect::<Result<_>>()?;
         let all = std::iter::once(&original).chain(&others);
         let holds: Vec<_> = all.filter_map(Dataset::id).collect();
-        let _holds: Vec<_> = holds.into_iter().map(|id| self.0.dataset_holds.hold(id)).collect();
+        let _holds: Vec<_> =
+            holds.into_iter().map(|id| self.pool.0.dataset_holds.hold(id)).collect();
         let (head, name) = (original.dir().path(), original.name());
         let mark = format!("{head}#{bookmark}");
-        if self.find_dataset(&mark).is_ok() {
+        if self.pool.find_dataset(&mark).is_ok() {
             let why = format!("specified redaction bookmark ({bookmark}) provided already exists");
             return Err(refused(&why));
         }
@@ -55,14 +57,16 @@ impl Pool {
         let blocks = send::redacted_blocks(&objset, taken, &objsets)
             .map_err(|why| refused(&why.to_string()))?;
         let snaps: Vec<Guid> = others.iter().map(Dataset::guid).collect();
-        self.run_sync_task(move |active, change| {
+        self.pool.run_sync_task(move |active, change| {
             write::create_redaction_bookmark(change, &mark, &name, (&snaps, &blocks))
                 .map_err(|why| Error::from_dsl_error(&mark, &why))?;
             record_dataset_event(active, change, "redact", &name, &format!("bookmark={mark}"));
             Ok(())
         })
     }
+}
 
+impl Pool {
     /// The redaction of the stream of a snapshot: by a bookmark, or as the snapshot itself is redacted.
     pub(super) fn redaction(
         &self,

@@ -94,13 +94,13 @@ impl Pool {
     }
 
     fn set_auto_refreservation(&self, name: &str) -> Result<()> {
-        let volume = self.volume(name)?;
+        let volume = self.volumes().get(name)?;
         let wanted = self.volume_refreservation(self.volume_geometry(name, volume.size())?);
-        self.set_property(name, "refreservation", &wanted.to_string())
+        self.properties().set(name, "refreservation", &wanted.to_string())
     }
 
     fn volume_geometry(&self, name: &str, size: u64) -> Result<VolumeGeometry> {
-        let block = self.volume(name)?.block_size().into();
+        let block = self.volumes().get(name)?.block_size().into();
         Ok(VolumeGeometry { size, block_size: block })
     }
 
@@ -112,7 +112,7 @@ impl Pool {
 
     /// A refreservation that matched its size follows it.
     fn resize_volume(&self, name: &str, value: &str) -> Result<()> {
-        let volume = self.volume(name)?;
+        let volume = self.volumes().get(name)?;
         let wanted = parse_binary(value);
         let wanted = wanted.ok_or_else(|| Error::Usage { what: format!("volsize={value}") })?;
         check_volume_size(name, wanted, volume.block_size())?;
@@ -127,7 +127,7 @@ impl Pool {
                 return Ok(());
             }
             let after = self.volume_refreservation(self.volume_geometry(name, wanted)?);
-            self.set_property(name, "refreservation", &after.to_string())
+            self.properties().set(name, "refreservation", &after.to_string())
         };
         let grows = wanted > volume.size();
         if grows {

@@ -10,6 +10,7 @@ use super::encryption::{
     EncryptionOptions, UserKey, check_location_format, encryption_error, random_iv,
 };
 use super::{Environment, NewDataset, Pool};
+use crate::pool::handles::Keys;
 use crate::{Error, Result, keys};
 
 /// The wrapping keys of datasets, before and after.
@@ -29,12 +30,12 @@ impl KeyChangeParams {
     }
 }
 
-impl Pool {
+impl Keys<'_> {
     /// Gives a dataset a user's key of its own, or another one, and so all with the same encryption
     /// root. Its content stays unchanged; the old key no longer opens it. `properties` may be
     /// keyformat, keylocation and pbkdf2iters; its key must be loaded.
-    pub fn change_key(
-        &self,
+    pub fn change(
+        self,
         dataset: &str,
         properties: &[(String, String)],
         secret: &[u8],
@@ -49,9 +50,11 @@ impl Pool {
         }
         // no other change, child or key load with the old key may come between the change and the
         // moment when the new key is known
-        self.with_opens_blocked(|| self.change_user_key(dataset, &options, secret))
+        self.pool.with_opens_blocked(|| self.pool.change_user_key(dataset, &options, secret))
     }
+}
 
+impl Pool {
     fn change_user_key(
         &self,
         dataset: &str,
@@ -61,7 +64,7 @@ impl Pool {
         let found = self.find_dataset(dataset)?;
         let old = loaded_wrapping_key(&found)?;
         let failed = |error: dsl::Error| Error::from_dsl_error(dataset, &error);
-        let own = self.encryption_root(dataset)?.as_deref() == Some(dataset);
+        let own = self.keys().encryption_root(dataset)?.as_deref() == Some(dataset);
         let location = options.location.clone().or_else(|| (!own).then(|| "prompt".to_owned()));
         location.as_ref().map_or(Ok(()), |location| check_location_format(location))?;
         let now = found.key_info().map_err(failed)?.and_then(|facts| facts.format);
@@ -86,13 +89,17 @@ impl Pool {
         })?;
         self.store_user_key(dataset, Some(new))
     }
+}
 
+impl Keys<'_> {
     /// Makes an encryption root use its parent's key, and so all with the same root.
     /// Both keys must be loaded.
-    pub fn inherit_key(&self, dataset: &str) -> Result<()> {
-        self.with_opens_blocked(|| self.inherit_parent_key(dataset))
+    pub fn inherit(self, dataset: &str) -> Result<()> {
+        self.pool.with_opens_blocked(|| self.pool.inherit_parent_key(dataset))
     }
+}
 
+impl Pool {
     fn inherit_parent_key(&self, dataset: &str) -> Result<()> {
         let found = self.find_dataset(dataset)?;
         let failed = |error: dsl::Error| Error::from_dsl_error(dataset, &error);

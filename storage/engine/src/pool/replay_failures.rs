@@ -6,6 +6,7 @@
 use std::fmt;
 
 use super::Pool;
+use crate::pool::handles::Datasets;
 
 /// An intent log that could not be done again to its end after a crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +33,13 @@ impl Pool {
     pub(super) fn add_replay_failure(&self, log: ReplayFailure) {
         self.0.replay_failures.lock().push(log);
     }
+}
 
+impl Datasets<'_> {
     /// The logs that were not replayed completely, as far as they were not reported yet.
     /// There may be more when datasets are opened whose keys were loaded later.
-    pub fn take_replay_failures(&self) -> Vec<ReplayFailure> {
-        std::mem::take(&mut *self.0.replay_failures.lock())
+    pub fn take_replay_failures(self) -> Vec<ReplayFailure> {
+        std::mem::take(&mut *self.pool.0.replay_failures.lock())
     }
 }
 
@@ -56,7 +59,7 @@ mod tests {
     fn failed_record_ends_the_replay_not_the_import() {
         let storm = DiskArray::new(&[96 << 20]);
         let pool = create_pool(&storm);
-        let fs = pool.filesystem("tank").expect("file system");
+        let fs = pool.datasets().filesystem("tank").expect("file system");
         create_file(&pool, "before", &NewInode::default());
         let (dir, object) = (root_object(&fs), ObjectId::new(1 << 30));
         let link = Body::Link { dir, object, name: b"of what never was".to_vec() };
@@ -66,19 +69,19 @@ mod tests {
         let storm = cut_power(&storm);
         let pool = import(&storm.devices());
         assert!(exists(&pool, "before") && !exists(&pool, "after"));
-        let told = pool.take_replay_failures();
+        let told = pool.datasets().take_replay_failures();
         assert_eq!(told.len(), 1, "{told:?}");
         let said = told[0].to_string();
         assert!(
             said.starts_with("'tank': its intent log") && said.contains("1073741824"),
             "{said}"
         );
-        assert_eq!(pool.take_replay_failures(), []);
+        assert_eq!(pool.datasets().take_replay_failures(), []);
         create_file(&pool, "later", &NewInode::default());
         pool.export().expect("export");
         drop(pool);
         let pool = import(&storm.devices());
         assert!(exists(&pool, "before") && exists(&pool, "later"));
-        assert_eq!(pool.take_replay_failures(), [], "it is freed for good");
+        assert_eq!(pool.datasets().take_replay_failures(), [], "it is freed for good");
     }
 }

@@ -17,7 +17,7 @@ use super::{OpenFileSystem, Pool};
 use crate::files::FileType;
 
 fn filesystem(pool: &Pool) -> OpenFileSystem {
-    pool.filesystem("tank").expect("file system")
+    pool.datasets().filesystem("tank").expect("file system")
 }
 
 /// Creates an unrelated file, and commits only it.
@@ -58,7 +58,7 @@ fn replay_after_cut(storm: &DiskArray, pool: Pool) -> (Pool, Vec<String>) {
     let storm = cut_power(storm);
     drop(pool);
     let pool = import(&storm.devices());
-    let broken = pool.take_replay_failures();
+    let broken = pool.datasets().take_replay_failures();
     (pool, broken.into_iter().map(|log| log.to_string()).collect())
 }
 
@@ -126,7 +126,7 @@ fn pool_with_acls(storm: &DiskArray, xattr: &str) -> Pool {
 fn pool_with_properties(storm: &DiskArray, properties: &[(&str, &str)]) -> Pool {
     let pool = create_pool(storm);
     for (property, value) in properties {
-        pool.set_property("tank", property, value).expect("set");
+        pool.properties().set("tank", property, value).expect("set");
     }
     pool.export().expect("export");
     drop(pool);

@@ -52,10 +52,10 @@ pub(super) fn create_pool(storm: &DiskArray) -> Pool {
     let (name, properties) = ("tank".to_owned(), Vec::new());
     let new = NewPool { name, vdevs, ashift: None, properties, force: false };
     let held = create_on_devices(&new, &storm.devices(), &environment(MAX_DIRTY)).expect("pool");
-    held.set_property("tank", "xattr", "sa").expect("set");
+    held.properties().set("tank", "xattr", "sa").expect("set");
     // the first commit of a log waits for a txg
     create_file(&held, "first", &NewInode::default());
-    held.filesystem("tank").expect("file system").fsync(None).expect("fsync");
+    held.datasets().filesystem("tank").expect("file system").fsync(None).expect("fsync");
     held.sync().expect("group");
     held
 }
@@ -75,19 +75,19 @@ pub(super) fn root_object(fs: &OpenFileSystem) -> ObjectId {
 }
 
 pub(super) fn create_file(pool: &Pool, name: &str, new: &NewInode<'_>) -> ObjectId {
-    let fs = pool.filesystem("tank").expect("file system");
+    let fs = pool.datasets().filesystem("tank").expect("file system");
     let made = fs.create(&credentials(), root_object(&fs), name.as_bytes(), new).expect("made");
     ObjectId::new(made.ino())
 }
 
 pub(super) fn exists(pool: &Pool, name: &str) -> bool {
-    let fs = pool.filesystem("tank").expect("file system");
+    let fs = pool.datasets().filesystem("tank").expect("file system");
     fs.reader().find(name.as_bytes()).expect("a look").is_some()
 }
 
 /// Adds records to the log that only other systems write.
 pub(super) fn log_record(pool: &Pool, item: Itx) {
-    let fs = pool.filesystem("tank").expect("file system");
+    let fs = pool.datasets().filesystem("tank").expect("file system");
     let tx = pool.0.spa.begin_tx().expect("group");
     fs.log.add_itx(&tx, item);
 }
@@ -102,9 +102,9 @@ const SPARSE_STRIDE: u64 = 20 << 20;
 fn pool_with_log(storm: &DiskArray) -> Pool {
     let pool = create_pool(storm);
     for (property, value) in [("recordsize", "512"), ("compression", "off")] {
-        pool.set_property("tank", property, value).expect("set");
+        pool.properties().set("tank", property, value).expect("set");
     }
-    let fs = pool.filesystem("tank").expect("file system");
+    let fs = pool.datasets().filesystem("tank").expect("file system");
     let names = ["long", "attributes", "source", "copy", "part", "moved"];
     let [long, first, source, copy, part, _] =
         names.map(|name| create_file(&pool, name, &NewInode::default()));
@@ -180,9 +180,9 @@ fn create_with_flags(dir: ObjectId) -> Create {
 
 /// The differences from the committed state.
 fn missing_effects(pool: &Pool) -> Vec<String> {
-    let fs = pool.filesystem("tank").expect("file system");
+    let fs = pool.datasets().filesystem("tank").expect("file system");
     let mut lost: Vec<String> =
-        pool.take_replay_failures().into_iter().map(|log| log.to_string()).collect();
+        pool.datasets().take_replay_failures().into_iter().map(|log| log.to_string()).collect();
     let mut check = |is_there: bool, what: &str| {
         if !is_there {
             lost.push(what.to_owned());

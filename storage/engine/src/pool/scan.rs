@@ -1,5 +1,6 @@
 //! Scans of an imported pool: scrubs, error scrubs and resilvers. One at a time, as an activity
-//! ([`Pool::run_activities`]). The pool keeps how far a scan has come, so that it goes on after an export.
+//! ([`Background::run_activities`](crate::pool::Background::run_activities)). The pool keeps how far a scan
+//! has come, so that it goes on after an export.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use super::Pool;
 use super::activity::{Activity, POLL_INTERVAL, Step, Work};
 use super::data_errors::DataErrors;
 use super::drive_recovery::DriveRecovery;
+use crate::pool::handles::Scans;
 use crate::{Error, Result};
 pub use spa::ScanProgress;
 
@@ -146,7 +148,7 @@ struct ScanState {
 
 /// Scans, as an activity.
 #[derive(Default)]
-pub(super) struct Scans(Mutex<ResilverCauses>);
+pub(super) struct ScanActivity(Mutex<ResilverCauses>);
 
 /// The causes of a resilver that no command requested.
 #[derive(Default)]
@@ -155,7 +157,7 @@ struct ResilverCauses {
     recovery: DriveRecovery,
 }
 
-impl Activity for Scans {
+impl Activity for ScanActivity {
     fn work(&self) -> Work {
         Work::Scan
     }
@@ -164,7 +166,8 @@ impl Activity for Scans {
         let mut causes = self.0.lock();
         let has_checkpoint = pool.0.spa.checkpoint_status().is_some();
         // leaves that were replaced while there was a checkpoint could not be detached
-        let is_discarded = causes.had_checkpoint && !has_checkpoint && pool.needs_resilver();
+        let is_discarded =
+            causes.had_checkpoint && !has_checkpoint && pool.scans().needs_resilver();
         causes.had_checkpoint = has_checkpoint;
         if is_discarded || causes.recovery.find_recovered(pool) {
             pool.request_scan(ScanKind::Resilver);
@@ -185,8 +188,8 @@ impl Activity for Scans {
             self.0.lock().recovery.begin_resilver(pool);
         }
         let done = match kind {
-            ScanKind::Resilver => pool.resilver(&watch),
-            ScanKind::Scrub => pool.scrub(&watch),
+            ScanKind::Resilver => pool.scans().resilver(&watch),
+            ScanKind::Scrub => pool.scans().scrub(&watch),
             ScanKind::ErrorScrub => pool.error_scrub(&watch),
         };
         let mut state = scans.state.lock();
@@ -198,30 +201,33 @@ impl Activity for Scans {
     }
 }
 
-impl Pool {
+impl Scans<'_> {
     /// Whether a present leaf lacks something, or was replaced and is still there.
-    pub fn needs_resilver(&self) -> bool {
-        self.0.spa.needs_resilver()
+    pub fn needs_resilver(self) -> bool {
+        self.pool.0.spa.needs_resilver()
     }
 
     /// Writes to all present leaves what they missed, until that is done or the watch is cancelled; replaced
     /// leaves are detached. Blocks that could not be repaired stay in the DTLs. For a thread of its own, one
     /// at a time.
-    pub fn resilver(&self, watch: &ScanProgress) -> Result<ScanResult> {
-        let is_rebuild = !self.0.spa.rebuilding_vdevs().is_empty();
+    pub fn resilver(self, watch: &ScanProgress) -> Result<ScanResult> {
+        let is_rebuild = !self.pool.0.spa.rebuilding_vdevs().is_empty();
         if is_rebuild {
             let is_complete =
-                self.0.spa.rebuild(watch).map_err(|error| self.explain_error(&error))?;
-            self.finish_replacements()?;
-            if !is_complete || !self.0.spa.has_outdated_leaves() {
-                return Ok(self.rebuild_result(watch, is_complete));
+                self.pool.0.spa.rebuild(watch).map_err(|error| self.pool.explain_error(&error))?;
+            self.pool.finish_replacements()?;
+            if !is_complete || !self.pool.0.spa.has_outdated_leaves() {
+                return Ok(self.pool.rebuild_result(watch, is_complete));
             }
         }
-        let mended = self.0.spa.resilver(watch).map_err(|error| self.explain_error(&error))?;
-        self.finish_replacements()?;
-        Ok(self.describe_result(mended))
+        let mended =
+            self.pool.0.spa.resilver(watch).map_err(|error| self.pool.explain_error(&error))?;
+        self.pool.finish_replacements()?;
+        Ok(self.pool.describe_result(mended))
     }
+}
 
+impl Pool {
     /// The outcome of sequential rebuilds. The scrub that follows them begins, if the scheduler runs.
     fn rebuild_result(&self, watch: &ScanProgress, complete: bool) -> ScanResult {
         let scan = self.0.spa.scan_record();
@@ -237,14 +243,19 @@ impl Pool {
             ..ScanResult::default()
         }
     }
+}
 
+impl Scans<'_> {
     /// Reads everything in the pool, each copy on each leaf and parity, and repairs what is wrong where others
     /// are right, until that is done or the watch is cancelled. For a thread of its own, one at a time.
-    pub fn scrub(&self, watch: &ScanProgress) -> Result<ScanResult> {
-        let mended = self.0.spa.scrub(watch).map_err(|error| self.explain_error(&error))?;
-        Ok(self.describe_result(mended))
+    pub fn scrub(self, watch: &ScanProgress) -> Result<ScanResult> {
+        let mended =
+            self.pool.0.spa.scrub(watch).map_err(|error| self.pool.explain_error(&error))?;
+        Ok(self.pool.describe_result(mended))
     }
+}
 
+impl Pool {
     fn error_scrub(&self, watch: &ScanProgress) -> Result<ScanResult> {
         let mended = self.0.spa.error_scrub(watch).map_err(|error| self.explain_error(&error))?;
         Ok(self.describe_result(mended))
@@ -276,7 +287,7 @@ impl Pool {
         if self.0.spa.is_read_only() {
             return;
         }
-        if is_resilver || is_rebuild || self.needs_resilver() {
+        if is_resilver || is_rebuild || self.scans().needs_resilver() {
             self.request_scan(ScanKind::Resilver);
         } else if record.is_running() && !record.is_paused() {
             self.request_scan(ScanKind::Scrub);
@@ -284,28 +295,30 @@ impl Pool {
             self.request_scan(ScanKind::ErrorScrub);
         }
     }
+}
 
+impl Scans<'_> {
     /// Has leaves get what they lack, as soon as the scheduler comes to it. A resilver that goes on begins
     /// anew where it must, and a scrub ends.
-    pub fn start_resilver(&self) {
-        self.request_scan(ScanKind::Resilver);
+    pub fn start_resilver(self) {
+        self.pool.request_scan(ScanKind::Resilver);
     }
 
     /// Starts a scrub, or resumes a paused one. Refused while the pool is scanned already.
-    pub fn start_scrub(&self, range: ScrubRange) -> Result<()> {
-        self.check_writable()?;
-        let record = self.0.spa.scan_record();
-        let error_scrub = self.0.spa.error_scrub_record();
-        let pending = self.0.scan_control.state.lock().requested;
+    pub fn start_scrub(self, range: ScrubRange) -> Result<()> {
+        self.pool.check_writable()?;
+        let record = self.pool.0.spa.scan_record();
+        let error_scrub = self.pool.0.spa.error_scrub_record();
+        let pending = self.pool.0.scan_control.state.lock().requested;
         let refuse = |why: spa::ScanError| Err(Error::Usage { what: why.to_string() });
         let explain = |error: spa::Error| match error {
             spa::Error::Scan(why) => Error::Usage { what: why.to_string() },
-            other => self.explain_error(&other),
+            other => self.pool.explain_error(&other),
         };
         if range == ScrubRange::Errors {
-            self.sync_with_errors()?;
-            if self.0.spa.start_error_scrub().map_err(explain)? {
-                self.request_scan(ScanKind::ErrorScrub);
+            self.pool.scans().sync_with_errors()?;
+            if self.pool.0.spa.start_error_scrub().map_err(explain)? {
+                self.pool.request_scan(ScanKind::ErrorScrub);
             }
             return Ok(());
         }
@@ -319,7 +332,7 @@ impl Pool {
         if record.is_paused() && range == ScrubRange::SinceLastScrub {
             return refuse(spa::ScanError::Paused);
         } else if record.is_paused() {
-            self.0.spa.set_scan_paused(false).map_err(explain)?;
+            self.pool.0.spa.set_scan_paused(false).map_err(explain)?;
         } else if pending == Some(ScanKind::Resilver) {
             return refuse(spa::ScanError::Resilvering);
         } else if record.is_running() {
@@ -328,19 +341,21 @@ impl Pool {
             return refuse(if is_scrub { scrub } else { other });
         } else {
             let since = match range {
-                ScrubRange::SinceLastScrub => self.0.spa.last_scrubbed_txg().map_err(explain)?,
+                ScrubRange::SinceLastScrub => {
+                    self.pool.0.spa.last_scrubbed_txg().map_err(explain)?
+                }
                 _ => Txg::ZERO,
             };
-            self.0.spa.start_scrub_after(since).map_err(explain)?;
+            self.pool.0.spa.start_scrub_after(since).map_err(explain)?;
         }
-        self.request_scan(ScanKind::Scrub);
+        self.pool.request_scan(ScanKind::Scrub);
         Ok(())
     }
 
     /// Pauses the scrub or error scrub, until it is started again. If there is none, nothing happens, as with
     /// OpenZFS.
-    pub fn pause_scrub(&self) -> Result<()> {
-        let spa = &self.0.spa;
+    pub fn pause_scrub(self) -> Result<()> {
+        let spa = &self.pool.0.spa;
         let record = spa.scan_record();
         let is_error_scrub = spa.error_scrub_record().is_running();
         let is_scrub = record.is_running() && record.function == ScanFunction::Scrub;
@@ -351,27 +366,29 @@ impl Pool {
             if is_error_scrub { spa.pause_error_scrub() } else { spa.set_scan_paused(true) };
         paused.map_err(|error| match error {
             spa::Error::Scan(why) => Error::Usage { what: why.to_string() },
-            other => self.explain_error(&other),
+            other => self.pool.explain_error(&other),
         })?;
-        self.0.scan_control.state.lock().paused = self.unix_seconds();
-        self.interrupt_scan();
+        self.pool.0.scan_control.state.lock().paused = self.pool.unix_seconds();
+        self.pool.interrupt_scan();
         Ok(())
     }
 
     /// Ends a scrub or error scrub; what it repaired stays so.
-    pub fn stop_scrub(&self) -> Result<()> {
-        let spa = &self.0.spa;
+    pub fn stop_scrub(self) -> Result<()> {
+        let spa = &self.pool.0.spa;
         let record = spa.scan_record();
         let is_error_scrub = spa.error_scrub_record().is_running();
         let is_scrub = record.is_running() && record.function == ScanFunction::Scrub;
         if !is_error_scrub && !is_scrub {
             return Err(Error::Usage { what: spa::ScanError::NotScrubbing.to_string() });
         }
-        self.interrupt_scan();
+        self.pool.interrupt_scan();
         let ended = if is_error_scrub { spa.end_error_scrub(false) } else { spa.cancel_scan() };
-        ended.map_err(|error| self.explain_error(&error))
+        ended.map_err(|error| self.pool.explain_error(&error))
     }
+}
 
+impl Pool {
     /// Has the scan leave a scrub or error scrub, and waits for that.
     fn interrupt_scan(&self) {
         let mut state = self.0.scan_control.state.lock();
@@ -399,25 +416,27 @@ impl Pool {
         drop(state);
         self.0.scheduler.wake(Work::Scan);
     }
+}
 
+impl Scans<'_> {
     /// The scan that goes on, or the last one, as the pool keeps it.
-    pub fn scan_status(&self) -> Option<ScanStatus> {
-        if let Some(rebuild) = self.last_rebuild().filter(ScanStatus::is_scanning) {
+    pub fn status(self) -> Option<ScanStatus> {
+        if let Some(rebuild) = self.pool.last_rebuild().filter(ScanStatus::is_scanning) {
             return Some(rebuild);
         }
-        let record = self.0.spa.scan_record();
-        let error_scrub = self.0.spa.error_scrub_record();
-        let state = self.0.scan_control.state.lock();
+        let record = self.pool.0.spa.scan_record();
+        let error_scrub = self.pool.0.spa.error_scrub_record();
+        let state = self.pool.0.scan_control.state.lock();
         let shows_errors = error_scrub.function == ScanFunction::ErrorScrub
             && error_scrub.start_time >= record.start_time;
         let mut status = if shows_errors {
             error_scrub_status(&error_scrub)
         } else {
-            self.record_status(&record, &state)?
+            self.pool.record_status(&record, &state)?
         };
         match status.state.as_str() {
             "paused" => status.paused = state.paused,
-            "scanning" => status.ended = self.unix_seconds(),
+            "scanning" => status.ended = self.pool.unix_seconds(),
             _ => {}
         }
         if let Some((kind, why, time)) = &state.failure
@@ -429,7 +448,9 @@ impl Pool {
         }
         Some(status)
     }
+}
 
+impl Pool {
     /// The sequential rebuild that goes on, or the last one.
     pub(super) fn last_rebuild(&self) -> Option<ScanStatus> {
         let found = self.0.spa.rebuild_status()?;

@@ -15,6 +15,7 @@ use units::Zbookmark;
 
 use super::Pool;
 use super::send_plan::{SendPlan, SendStep};
+use crate::pool::handles::Streams;
 use crate::{Error, Result};
 
 /// Snapshots to be sent.
@@ -68,29 +69,31 @@ impl SendRequest {
     }
 }
 
-impl Pool {
+impl Streams<'_> {
     /// Sends snapshots. Returns the bytes of the stream. The snapshots are not destroyed meanwhile.
-    pub fn send(&self, request: &SendRequest, out: &mut dyn Write) -> Result<u64> {
-        let plan = self.plan_send(request)?;
-        self.send_planned(&plan, out)
+    pub fn send(self, request: &SendRequest, out: &mut dyn Write) -> Result<u64> {
+        let plan = self.pool.streams().plan_send(request)?;
+        self.pool.streams().send_planned(&plan, out)
     }
 
     /// Sends the planned stream. Returns its bytes.
-    pub fn send_planned(&self, plan: &SendPlan, out: &mut dyn Write) -> Result<u64> {
+    pub fn send_planned(self, plan: &SendPlan, out: &mut dyn Write) -> Result<u64> {
         let mut writer = StreamWriter::new(out);
         let failed = |error: send::Error| send_error(plan.name(), &error);
         if let Some((begin, list)) = &plan.package {
             writer.begin_package(begin.clone(), list).map_err(failed)?;
         }
         for step in &plan.steps {
-            self.send_step(plan, step, &mut writer)?;
+            self.pool.send_step(plan, step, &mut writer)?;
         }
         if plan.package.is_some() {
             writer.end_package().map_err(failed)?;
         }
         Ok(writer.bytes())
     }
+}
 
+impl Pool {
     fn send_step(
         &self,
         plan: &SendPlan,

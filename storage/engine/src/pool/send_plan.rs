@@ -13,6 +13,7 @@ use super::open_volumes::DatasetHold;
 use super::redact::{find_redacted_base, find_redaction_bookmark};
 use super::saved_send::SavedReceive;
 use super::{Pool, SendRequest};
+use crate::pool::handles::Streams;
 use crate::{Error, Result};
 
 /// Bytes of a record, and of a block pointer.
@@ -70,41 +71,43 @@ impl SendPlan {
     }
 }
 
-impl Pool {
+impl Streams<'_> {
     /// Checks a send and estimates its size.
-    pub fn plan_send(&self, request: &SendRequest) -> Result<SendPlan> {
-        let _pin = self.pin();
-        let tree = self.tree()?;
+    pub fn plan_send(self, request: &SendRequest) -> Result<SendPlan> {
+        let _pin = self.pool.pin();
+        let tree = self.pool.tree()?;
         if let Some(token) = &request.resume {
-            return self.plan_resumed_send(&tree, request, token);
+            return self.pool.plan_resumed_send(&tree, request, token);
         }
         if request.saved {
-            return self.plan_saved_send(&tree, request);
+            return self.pool.plan_saved_send(&tree, request);
         }
         let (head, part) = snapshot_parts(&request.snapshot)?;
-        let top = self.find_dataset(head)?;
-        let last = self.find_dataset(&request.snapshot)?;
+        let top = self.pool.find_dataset(head)?;
+        let last = self.pool.find_dataset(&request.snapshot)?;
         let (mut steps, mut package) = (Vec::new(), None);
         if request.replicate || request.intermediates || request.properties {
-            let list = self.plan_package(&tree, request, (&top, part), &mut steps)?;
+            let list = self.pool.plan_package(&tree, request, (&top, part), &mut steps)?;
             package = Some((package_begin(request), list));
         } else {
-            steps.push(self.plan_step(
+            steps.push(self.pool.plan_step(
                 &last,
                 request.base.as_deref(),
                 request.compressed || request.raw,
             )?);
         }
-        let holds = self.hold_snapshots(&tree, &steps);
+        let holds = self.pool.hold_snapshots(&tree, &steps);
         let options = options(request);
         let redact = request.redact.clone();
         for step in steps.iter().filter(|_| redact.is_some()) {
-            let snapshot = self.find_dataset(&step.snapshot)?;
-            self.redaction(&snapshot, step.base.as_deref(), redact.as_deref())?;
+            let snapshot = self.pool.find_dataset(&step.snapshot)?;
+            self.pool.redaction(&snapshot, step.base.as_deref(), redact.as_deref())?;
         }
         Ok(SendPlan { steps, package, options, resume: None, redact, saved: None, _holds: holds })
     }
+}
 
+impl Pool {
     fn plan_resumed_send(
         &self,
         tree: &DatasetTree,

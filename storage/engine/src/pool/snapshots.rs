@@ -1,7 +1,8 @@
 //! Reads the datasets of an imported pool, for file protocols.
 
-use super::{Pool, settings};
+use super::settings;
 use crate::files::{DatasetSpace, FileSystemReader, ReadOptions};
+use crate::pool::handles::{Datasets, Snapshots, Streams, Volumes};
 use crate::{Error, Result};
 
 /// A snapshot of a file system.
@@ -30,11 +31,11 @@ pub struct Bookmark {
     pub txg: u64,
 }
 
-impl Pool {
+impl Snapshots<'_> {
     /// The snapshots of a file system, oldest first.
-    pub fn snapshots(&self, dataset: &str) -> Result<Vec<Snapshot>> {
-        let _pin = self.pin();
-        let snapshots = self.find_dataset(dataset)?.snapshots();
+    pub fn list(self, dataset: &str) -> Result<Vec<Snapshot>> {
+        let _pin = self.pool.pin();
+        let snapshots = self.pool.find_dataset(dataset)?.snapshots();
         let snapshots = snapshots.map_err(|error| Error::from_dsl_error(dataset, &error))?;
         let named = snapshots.iter().filter_map(|each| {
             let phys = each.phys()?;
@@ -55,10 +56,10 @@ impl Pool {
     /// # Errors
     ///
     /// The dataset does not exist, or its records are damaged.
-    pub fn reclaimed_by_snapshots(&self, dataset: &str, names: &[&str]) -> Result<u64> {
-        let _pin = self.pin();
+    pub fn reclaimed(self, dataset: &str, names: &[&str]) -> Result<u64> {
+        let _pin = self.pool.pin();
         let failed = |error: dsl::Error| Error::from_dsl_error(dataset, &error);
-        let all = self.find_dataset(dataset)?.snapshots().map_err(failed)?;
+        let all = self.pool.find_dataset(dataset)?.snapshots().map_err(failed)?;
         let is_named = |it: &dsl::Dataset| it.short_name().is_some_and(|it| names.contains(&it));
         // blocks that several neighbours share are freed with the last of them
         let runs = all.chunk_by(|one, next| is_named(one) == is_named(next));
@@ -73,24 +74,28 @@ impl Pool {
 
     /// When a snapshot of a file system was last taken, destroyed or renamed, in seconds since 1970 (the property
     /// `snapshots_changed`); 0: never.
-    pub fn snapshots_changed(&self, dataset: &str) -> Result<u64> {
-        let _pin = self.pin();
-        let changed = self.find_dataset(dataset)?.property("snapshots_changed");
+    pub fn changed_at(self, dataset: &str) -> Result<u64> {
+        let _pin = self.pool.pin();
+        let changed = self.pool.find_dataset(dataset)?.property("snapshots_changed");
         let changed = changed.map_err(|error| Error::from_dsl_error(dataset, &error))?;
         Ok(changed.and_then(|property| property.value.parse().ok()).unwrap_or(0))
     }
+}
 
+impl Streams<'_> {
     /// The token by which a receive into a file system or volume is resumed that was cut.
-    pub fn receive_resume_token(&self, dataset: &str) -> Result<Option<String>> {
-        let _pin = self.pin();
-        let token = self.find_dataset(dataset)?.resume_token();
+    pub fn resume_token(self, dataset: &str) -> Result<Option<String>> {
+        let _pin = self.pool.pin();
+        let token = self.pool.find_dataset(dataset)?.resume_token();
         token.map_err(|error| Error::from_dsl_error(dataset, &error))
     }
+}
 
+impl Snapshots<'_> {
     /// The bookmarks of a file system or volume, oldest first.
-    pub fn bookmarks(&self, dataset: &str) -> Result<Vec<Bookmark>> {
-        let _pin = self.pin();
-        let bookmarks = self.find_dataset(dataset)?.bookmarks();
+    pub fn bookmarks(self, dataset: &str) -> Result<Vec<Bookmark>> {
+        let _pin = self.pool.pin();
+        let bookmarks = self.pool.find_dataset(dataset)?.bookmarks();
         let bookmarks = bookmarks.map_err(|error| Error::from_dsl_error(dataset, &error))?;
         let named = bookmarks.iter().filter_map(|each| {
             let (name, guid) = (each.short_name()?.to_owned(), each.guid().get());
@@ -98,11 +103,13 @@ impl Pool {
         });
         Ok(named.collect())
     }
+}
 
+impl Volumes<'_> {
     /// The volumes just below a file system, by their names there, sorted, with their guids.
-    pub fn child_volumes(&self, filesystem: &str) -> Result<Vec<(String, u64)>> {
-        let _pin = self.pin();
-        let tree = self.tree()?;
+    pub fn children(self, filesystem: &str) -> Result<Vec<(String, u64)>> {
+        let _pin = self.pool.pin();
+        let tree = self.pool.tree()?;
         let above = format!("{filesystem}/");
         let mut names = Vec::new();
         for head in tree.heads() {
@@ -119,23 +126,25 @@ impl Pool {
         names.sort();
         Ok(names)
     }
+}
 
+impl Datasets<'_> {
     /// The full name that the file system or volume of a guid has now; none: it was destroyed.
-    pub fn dataset_name_by_guid(&self, guid: u64) -> Result<Option<String>> {
-        let _pin = self.pin();
-        let tree = self.tree()?;
+    pub fn name_by_guid(self, guid: u64) -> Result<Option<String>> {
+        let _pin = self.pool.pin();
+        let tree = self.pool.tree()?;
         let mut heads = tree.heads().filter_map(std::result::Result::ok);
         Ok(heads.find(|head| head.guid().get() == guid).map(|head| head.name()))
     }
 
     /// The files of a snapshot by its full name, or those of a file system as of the last synced
     /// txg.
-    pub fn synced_reader(&self, name: &str) -> Result<FileSystemReader> {
-        let _pin = self.pin();
-        let dataset = self.find_dataset(name)?;
+    pub fn synced_reader(self, name: &str) -> Result<FileSystemReader> {
+        let _pin = self.pool.pin();
+        let dataset = self.pool.find_dataset(name)?;
         let reading = settings::read_options(&dataset);
         if let Some(id) = dataset.id() {
-            self.0.spa.l2arc().set_policy(id, settings::l2arc_policy(&dataset));
+            self.pool.0.spa.l2arc().set_policy(id, settings::l2arc_policy(&dataset));
         }
         let zpl::FsOptions { posix_acls, user_xattrs, .. } = reading;
         let opened = FileSystemReader::open(
@@ -150,9 +159,9 @@ impl Pool {
     }
 
     /// The used and available space of a dataset, as of the last synced txg; zeros if unknown.
-    pub fn space(&self, dataset: &str) -> DatasetSpace {
-        let _pin = self.pin();
-        let Ok(found) = self.find_dataset(dataset) else { return DatasetSpace::default() };
+    pub fn space(self, dataset: &str) -> DatasetSpace {
+        let _pin = self.pool.pin();
+        let Ok(found) = self.pool.find_dataset(dataset) else { return DatasetSpace::default() };
         let number = |name: &str| {
             let value = found.property(name).ok().flatten();
             value.and_then(|property| property.value.parse().ok()).unwrap_or(0)

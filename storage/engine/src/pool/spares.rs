@@ -1,7 +1,9 @@
 //! Hot spares that stand in for failed drives.
 //!
-//! The daemon checks twice in a row which drives failed ([`Pool::failed_drives`]) and has spares
-//! attached to those that it found both times ([`Pool::activate_spares`]). A resilver then writes
+//! The daemon checks twice in a row which drives failed ([`Drives::failed`](crate::pool::Drives::failed)) and
+//! has spares
+//! attached to those that it found both times
+//! ([`Drives::activate_spares`](crate::pool::Drives::activate_spares)). A resilver then writes
 //! the data of the failed drive.
 
 use std::path::Path;
@@ -18,6 +20,7 @@ use vdev::{Leaf, OutOfService};
 
 use super::{Pool, status};
 use crate::Result;
+use crate::pool::handles::Drives;
 
 /// How long a spare that was just detached is waited for, and how many times.
 const RETURN_WAIT: Duration = Duration::from_millis(10);
@@ -44,14 +47,14 @@ fn has_failed(leaf: &Leaf) -> bool {
     }
 }
 
-impl Pool {
+impl Drives<'_> {
     /// The guids of failed drives that no spare and no replacement stands in for: faulted, removed or
     /// unavailable ones. Drives that a command took offline, and log devices, are none.
-    pub fn failed_drives(&self) -> Vec<u64> {
-        if self.is_read_only() || self.is_suspended() {
+    pub fn failed(self) -> Vec<u64> {
+        if self.pool.is_read_only() || self.pool.is_suspended() {
             return Vec::new();
         }
-        let config = self.0.spa.config();
+        let config = self.pool.0.spa.config();
         let tops = config.tree.iter().flat_map(|root| &root.children).filter(|top| !top.is_log);
         let mut found = Vec::new();
         for top in tops {
@@ -62,8 +65,8 @@ impl Pool {
             let leaves = parents.flat_map(|vdev| &vdev.children).chain(alone);
             let failed = leaves.filter(|leaf| {
                 let is_physical = matches!(leaf.kind, VdevKind::Disk | VdevKind::File);
-                let state = self.0.spa.tree().leaf(leaf.guid);
-                let is_degraded = self.0.diagnosis.lock().is_degraded(leaf.guid);
+                let state = self.pool.0.spa.tree().leaf(leaf.guid);
+                let is_degraded = self.pool.0.diagnosis.lock().is_degraded(leaf.guid);
                 is_physical && (is_degraded || state.is_some_and(|leaf| has_failed(&leaf)))
             });
             found.extend(failed.map(|leaf| leaf.guid.get()));
@@ -73,14 +76,16 @@ impl Pool {
 
     /// Attaches available spares to failed drives of these guids. A drive for which no spare is large
     /// enough stays as it is.
-    pub fn activate_spares(&self, failed: &[u64]) -> Result<Vec<ActivatedSpare>> {
+    pub fn activate_spares(self, failed: &[u64]) -> Result<Vec<ActivatedSpare>> {
         let mut activated = Vec::new();
-        for guid in self.failed_drives().into_iter().filter(|guid| failed.contains(guid)) {
-            activated.extend(self.activate_spare_for(Guid::new(guid))?);
+        for guid in self.pool.drives().failed().into_iter().filter(|guid| failed.contains(guid)) {
+            activated.extend(self.pool.activate_spare_for(Guid::new(guid))?);
         }
         Ok(activated)
     }
+}
 
+impl Pool {
     fn activate_spare_for(&self, failed: Guid) -> Result<Option<ActivatedSpare>> {
         let config = self.0.spa.config();
         let mut leaves = config.tree.iter().flat_map(VdevConfig::leaves);

@@ -7,6 +7,7 @@ use units::Guid;
 
 use super::Pool;
 use super::create::check_pool_name;
+use crate::pool::handles::Vdevs;
 use crate::{Error, Result};
 
 /// A device that a split takes.
@@ -29,19 +30,23 @@ pub struct SplitOptions {
     pub dry_run: bool,
 }
 
-impl Pool {
+impl Vdevs<'_> {
     /// Splits devices off the mirrors of the pool: they become a pool of another name, exported, with all
     /// that the pool holds now. Returns the devices.
-    pub fn split(&self, new_name: &str, options: &SplitOptions) -> Result<Vec<SplitVdev>> {
-        self.check_writable()?;
+    pub fn split(self, new_name: &str, options: &SplitOptions) -> Result<Vec<SplitVdev>> {
+        self.pool.check_writable()?;
         check_pool_name(new_name)?;
         let guids: Vec<Guid> = options
             .devices
             .iter()
-            .map(|name| self.find_drive(name).map(|leaf| leaf.guid))
+            .map(|name| self.pool.find_drive(name).map(|leaf| leaf.guid))
             .collect::<Result<_>>()?;
-        let devices =
-            self.0.spa.plan_split(&guids).map_err(|error| self.split_error(new_name, &error))?;
+        let devices = self
+            .pool
+            .0
+            .spa
+            .plan_split(&guids)
+            .map_err(|error| self.pool.split_error(new_name, &error))?;
         let shown = devices.iter().map(|device| SplitVdev {
             path: device.device.name().to_owned(),
             guid: device.guid.get(),
@@ -50,21 +55,27 @@ impl Pool {
         if options.dry_run {
             return Ok(shown);
         }
-        self.0.spa.detach_split(&devices).map_err(|error| self.split_error(new_name, &error))?;
-        self.create_split_pool(new_name, &devices, options).map_err(|error| {
+        self.pool
+            .0
+            .spa
+            .detach_split(&devices)
+            .map_err(|error| self.pool.split_error(new_name, &error))?;
+        self.pool.create_split_pool(new_name, &devices, options).map_err(|error| {
             let paths: Vec<&str> = shown.iter().map(|device| device.path.as_str()).collect();
             Error::Refused {
                 what: format!(
                     "Unable to split {}: its devices are detached, and the new pool could not be written \
                      ({error}). Attach them again with `zpool attach`: {}",
-                    self.name(),
+                    self.pool.name(),
                     paths.join(" ")
                 ),
             }
         })?;
         Ok(shown)
     }
+}
 
+impl Pool {
     /// Makes the detached devices a pool of their own.
     fn create_split_pool(
         &self,
@@ -92,7 +103,7 @@ impl Pool {
         let set = options
             .properties
             .iter()
-            .try_for_each(|(name, value)| new.set_pool_property(name, value));
+            .try_for_each(|(name, value)| new.properties().set_pool(name, value));
         new.close_with_state(PoolState::Exported)?;
         set
     }

@@ -303,7 +303,7 @@ impl Pool {
         };
         let (size, allocated) = active.space_usage();
         let stored = active.dedup_histogram();
-        let (mut scan, data_errors) = (self.scan_status(), self.data_errors());
+        let (mut scan, data_errors) = (self.scans().status(), self.scans().data_errors());
         if let Some(scan) = scan.as_mut().filter(|scan| scan.state == "finished") {
             scan.damage.clone_from(&data_errors);
         }
@@ -321,17 +321,17 @@ impl Pool {
             scan,
             rebuild: self.last_rebuild().filter(|rebuild| !rebuild.is_scanning()),
             data_errors,
-            expansion: self.expansion_status().ok().flatten(),
-            removal: self.removal_status(),
-            checkpoint: self.checkpoint_status(),
-            slow_drives: self.slow_drives(),
-            needs_resilver: self.needs_resilver(),
+            expansion: self.activities().expansion_status().ok().flatten(),
+            removal: self.activities().removal_status(),
+            checkpoint: self.activities().checkpoint_status(),
+            slow_drives: self.drives().slow(),
+            needs_resilver: self.scans().needs_resilver(),
             version: active.version(),
             has_disabled_features: self.disabled_features().is_ok_and(|found| !found.is_empty()),
             vdevs,
             caches: self.caches(),
             spares: self.spares(),
-            cache_counts: self.cache_counts(),
+            cache_counts: self.drives().cache_counts(),
         }
     }
 

@@ -7,6 +7,7 @@ use spa::{ActivePool, FEATURES_VERSION};
 use units::Guid;
 
 use super::{Pool, compatibility};
+use crate::pool::handles::Properties;
 use crate::{Error, Result};
 
 /// The newest version that counts no features.
@@ -54,30 +55,33 @@ impl Pool {
         };
         self.0.spa.set_pool_guid(wanted.map(Guid::new)).map(Guid::get).map_err(failed)
     }
+}
 
+impl Properties<'_> {
     /// The possible upgrades.
-    pub fn upgrade_status(&self) -> Result<UpgradeStatus> {
-        let disabled = self.disabled_features()?;
+    pub fn upgrade_status(self) -> Result<UpgradeStatus> {
+        let disabled = self.pool.disabled_features()?;
         Ok(UpgradeStatus {
-            name: self.name().to_owned(),
-            version: self.0.spa.version(),
+            name: self.pool.name().to_owned(),
+            version: self.pool.0.spa.version(),
             disabled: disabled.into_iter().map(|feature| feature.name.to_owned()).collect(),
         })
     }
 
     /// Enables all features that are known here and that its `compatibility` allows; a pool of a legacy
     /// version gets feature flags. `version`: only to that legacy version; a newer pool stays as it is.
-    pub fn upgrade(&self, version: Option<u64>) -> Result<UpgradeResult> {
-        self.check_writable()?;
-        let old_version = self.0.spa.version();
+    pub fn upgrade(self, version: Option<u64>) -> Result<UpgradeResult> {
+        self.pool.check_writable()?;
+        let old_version = self.pool.0.spa.version();
         let wanted = check_version(version.unwrap_or(FEATURES_VERSION))?;
         // a newer pool stays as it is
         let new_version = wanted.max(old_version);
-        let features = if wanted >= FEATURES_VERSION { self.disabled_features()? } else { vec![] };
+        let features =
+            if wanted >= FEATURES_VERSION { self.pool.disabled_features()? } else { vec![] };
         let enabled = features.iter().map(|feature| feature.name.to_owned()).collect();
         if new_version != old_version || !features.is_empty() {
-            let pool = self.name().to_owned();
-            self.run_sync_task(move |active, change| {
+            let pool = self.pool.name().to_owned();
+            self.pool.run_sync_task(move |active, change| {
                 if new_version != old_version {
                     active.set_version(change, new_version).map_err(|error| Error::Refused {
                         what: format!("cannot upgrade '{pool}': {error}"),
@@ -89,7 +93,9 @@ impl Pool {
         }
         Ok(UpgradeResult { old_version, new_version, enabled })
     }
+}
 
+impl Pool {
     /// Known features that are not enabled, without those that `compatibility` excludes.
     pub(super) fn disabled_features(&self) -> Result<Vec<&'static Feature>> {
         let kept_to = self.0.spa.config().compatibility;

@@ -13,6 +13,7 @@ use super::history::record_pool_event;
 use super::properties::check_user_property;
 use super::status::VdevStatus;
 use super::{DriveIoStats, Pool, PoolProperty, RequestStats};
+use crate::pool::handles::Properties;
 use crate::summary::vdev_name;
 use crate::{Error, Result};
 
@@ -44,39 +45,42 @@ pub struct VdevProperties {
     pub properties: Vec<PoolProperty>,
 }
 
-impl Pool {
+impl Properties<'_> {
     /// The properties of vdevs: paths, guids, names such as "raidz2-0", "root", or "all-vdevs".
-    pub fn vdev_properties(&self, vdevs: &[String]) -> Result<Vec<VdevProperties>> {
-        let root = self.root_config()?;
+    pub fn of_vdev(self, vdevs: &[String]) -> Result<Vec<VdevProperties>> {
+        let root = self.pool.root_config()?;
         let mut found = Vec::new();
         for word in vdevs {
             if word == ALL_VDEVS {
                 found.extend(root.walk());
             } else {
-                found.push(self.find_vdev(&root, word)?);
+                found.push(self.pool.find_vdev(&root, word)?);
             }
         }
-        let top_level = self.status().vdevs;
-        let drives = self.io_stats().drives;
-        found.into_iter().map(|vdev| self.properties_of(&root, vdev, &top_level, &drives)).collect()
+        let top_level = self.pool.status().vdevs;
+        let drives = self.pool.drives().io_stats().drives;
+        found
+            .into_iter()
+            .map(|vdev| self.pool.properties_of(&root, vdev, &top_level, &drives))
+            .collect()
     }
 
     /// Sets the comment of a vdev or a property of a user's own. An empty value removes it.
-    pub fn set_vdev_property(&self, vdev: &str, name: &str, value: &str) -> Result<()> {
+    pub fn set_vdev(self, vdev: &str, name: &str, value: &str) -> Result<()> {
         check_vdev_property(name, value)?;
-        let root = self.root_config()?;
-        let config = self.find_vdev(&root, vdev)?;
+        let root = self.pool.root_config()?;
+        let config = self.pool.find_vdev(&root, vdev)?;
         let guid = config.guid;
         let Some(table) = vdev_zap(config) else {
             let what = format!(
                 "'{vdev}' of pool '{}' has no table for properties: the root vdev needs the feature \
                  vdev_zaps_v2 when the pool is created",
-                self.name()
+                self.pool.name()
             );
             return Err(Error::Refused { what });
         };
-        let (pool, name, value) = (self.name().to_owned(), name.to_owned(), value.to_owned());
-        self.run_sync_task(move |active, change| {
+        let (pool, name, value) = (self.pool.name().to_owned(), name.to_owned(), value.to_owned());
+        self.pool.run_sync_task(move |active, change| {
             let damaged = |why: &dyn std::fmt::Display| Error::DamagedPool {
                 pool: pool.clone(),
                 why: why.to_string(),
@@ -95,7 +99,9 @@ impl Pool {
             Ok(())
         })
     }
+}
 
+impl Pool {
     fn root_config(&self) -> Result<VdevConfig> {
         let missing = || Error::DamagedPool {
             pool: self.name().to_owned(),

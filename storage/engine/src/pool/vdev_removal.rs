@@ -1,4 +1,5 @@
-//! Removal of top-level vdevs with data, copied as an activity ([`Pool::run_activities`]). The same
+//! Removal of top-level vdevs with data, copied as an activity
+//! ([`Background::run_activities`](crate::pool::Background::run_activities)). The same
 //! activity condenses the mappings of removed vdevs.
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use units::{Txg, VdevId};
 
 use super::Pool;
 use super::activity::{Activity, Step, Work};
+use crate::pool::handles::{Activities, Vdevs};
 use crate::{Error, Result};
 
 /// How far the removal of a vdev has come, or how the last went.
@@ -74,89 +76,106 @@ impl Activity for Removals {
 
     fn step(&self, pool: &Pool, job: &Arc<Job>) -> Result<Step> {
         match pool.0.spa.removing_vdev() {
-            Some(_) => pool.continue_removal(job).map(drop)?,
-            None => pool.condense_mapping(&self.limits, job).map(drop)?,
+            Some(_) => pool.activities().continue_removal(job).map(drop)?,
+            None => pool.activities().condense_mapping(&self.limits, job).map(drop)?,
         }
         Ok(Step::Rest)
     }
 }
 
 impl Pool {
-    /// Begins to remove a vdev with data. [`Pool::run_activities`] then copies.
+    /// Begins to remove a vdev with data.
+    /// [`Background::run_activities`](crate::pool::Background::run_activities) then copies.
     pub(super) fn start_removal(&self, vdev: VdevId) -> std::result::Result<(), spa::Error> {
         self.0.spa.start_removal(vdev)?;
         self.0.scheduler.wake(Work::Removal);
         Ok(())
     }
+}
 
+impl Vdevs<'_> {
     /// Checks whether vdevs and devices can be removed. Returns the memory that the mapping of each vdev with
     /// data would take.
-    pub fn check_removal(&self, names: &[String]) -> Result<Vec<RemovalMemory>> {
+    pub fn check_removal(self, names: &[String]) -> Result<Vec<RemovalMemory>> {
         let mut memory = Vec::new();
-        for (name, vdev) in self.find_data_removals(names)? {
-            let bytes = self.check_vdev_removal(vdev);
-            let bytes = bytes.and_then(|()| self.0.spa.removal_memory(vdev));
-            let bytes = bytes.map_err(|error| self.removal_error(&name, &error))?;
+        for (name, vdev) in self.pool.find_data_removals(names)? {
+            let bytes = self.pool.check_vdev_removal(vdev);
+            let bytes = bytes.and_then(|()| self.pool.0.spa.removal_memory(vdev));
+            let bytes = bytes.map_err(|error| self.pool.removal_error(&name, &error))?;
             memory.push(RemovalMemory { vdev: name, bytes });
         }
         Ok(memory)
     }
+}
 
+impl Pool {
     /// The same of one vdev. Datasets must fit what is left, with their reservations.
     fn check_vdev_removal(&self, vdev: VdevId) -> std::result::Result<(), spa::Error> {
         self.0.spa.check_removal(vdev)?;
         let needed = self.0.spa.space_lost_by_removal(vdev)?;
-        let available = self.space(self.name()).available;
+        let available = self.datasets().space(self.name()).available;
         if available < needed {
             return Err(RemovalError::NoSpace { needed, available }.into());
         }
         Ok(())
     }
+}
 
+impl Activities<'_> {
     /// Cancels the removal that goes on; the vdev is used again as before.
-    pub fn cancel_removal(&self) -> Result<()> {
-        self.check_writable()?;
-        self.0.scheduler.interrupt(Work::Removal, self);
-        self.0.spa.cancel_removal().map_err(|error| match error {
+    pub fn cancel_removal(self) -> Result<()> {
+        self.pool.check_writable()?;
+        self.pool.0.scheduler.interrupt(Work::Removal, self.pool);
+        self.pool.0.spa.cancel_removal().map_err(|error| match error {
             spa::Error::Removal(why) => {
                 Error::Refused { what: format!("cannot cancel removal: {why}") }
             }
-            other => self.explain_error(&other),
+            other => self.pool.explain_error(&other),
         })
     }
 
     /// Copies for the removal of a vdev, if one goes on, until it is complete, cannot go on for now, or the job
     /// is cancelled. Returns its state then, or none. To be called by one thread at a time.
-    pub fn continue_removal(&self, job: &Job) -> Result<Option<RemovalStatus>> {
-        let gate = self.0.background_gates.lock().removal.clone();
-        let end = self.0.spa.run_removal(job, &gate).map_err(|error| self.explain_error(&error))?;
-        Ok(if end == RemovalEnd::NotRemoving { None } else { self.removal_status() })
+    pub fn continue_removal(self, job: &Job) -> Result<Option<RemovalStatus>> {
+        let gate = self.pool.0.background_gates.lock().removal.clone();
+        let end = self
+            .pool
+            .0
+            .spa
+            .run_removal(job, &gate)
+            .map_err(|error| self.pool.explain_error(&error))?;
+        Ok(if end == RemovalEnd::NotRemoving {
+            None
+        } else {
+            self.pool.activities().removal_status()
+        })
     }
 
     /// Condenses the mapping of a removed vdev, if that is worth it or was begun; returns whether it came to the
     /// end. To be called by one thread at a time.
-    pub fn condense_mapping(&self, limits: &CondenseLimits, job: &Job) -> Result<bool> {
-        let done = self.0.spa.condense_mapping(limits, job);
-        done.map_err(|error| self.explain_error(&error))
+    pub fn condense_mapping(self, limits: &CondenseLimits, job: &Job) -> Result<bool> {
+        let done = self.pool.0.spa.condense_mapping(limits, job);
+        done.map_err(|error| self.pool.explain_error(&error))
     }
 
     /// Whether the mapping of a removed vdev is being condensed.
-    pub fn is_condensing(&self) -> bool {
-        self.0.spa.is_condensing()
+    pub fn is_condensing(self) -> bool {
+        self.pool.0.spa.is_condensing()
     }
 
     /// The removal that goes on, or the last one.
-    pub fn removal_status(&self) -> Option<RemovalStatus> {
-        let found = self.0.spa.removal_status()?;
-        let config = self.0.spa.config();
+    pub fn removal_status(self) -> Option<RemovalStatus> {
+        let found = self.pool.0.spa.removal_status()?;
+        let config = self.pool.0.spa.config();
         let tops = config.tree.iter().flat_map(|root| &root.children);
         let top = tops.into_iter().find(|top| top.id == found.vdev);
         let name =
             top.map(|top| top.path.clone().unwrap_or_else(|| crate::summary::vdev_name(top)));
         let is_copying = found.state == Removing::COPYING;
         let pause = found.pause.map(|pause| pause.to_string());
-        let pause =
-            pause.or_else(|| self.0.scheduler.last_error(Work::Removal)).filter(|_| is_copying);
+        let pause = pause
+            .or_else(|| self.pool.0.scheduler.last_error(Work::Removal))
+            .filter(|_| is_copying);
         let word = match (found.state, &pause) {
             (Removing::COPYING, None) => "evacuating",
             (Removing::COPYING, Some(_)) => "paused",
@@ -168,14 +187,16 @@ impl Pool {
             id: found.vdev.get(),
             state: word.to_owned(),
             started: found.started,
-            ended: if is_copying { (self.0.environment.now)().0 } else { found.ended },
+            ended: if is_copying { (self.pool.0.environment.now)().0 } else { found.ended },
             copied: found.copied,
             total: found.total,
             mapping_memory: found.mapping_memory,
             pause,
         })
     }
+}
 
+impl Pool {
     /// The sentence for a vdev or device that is not removed.
     pub(super) fn removal_error(&self, name: &str, error: &spa::Error) -> Error {
         match error {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use spa::ActivePool;
 
 use super::open_volumes::DatasetHold;
-use super::{Pool, settings};
+use super::settings;
+use crate::pool::handles::Volumes;
 use crate::{Error, Result, files};
 
 /// A snapshot of a volume, open for reading. While it is open, `zfs destroy` of it, and of its
@@ -72,27 +73,27 @@ impl VolumeSnapshot {
     }
 }
 
-impl Pool {
+impl Volumes<'_> {
     /// Opens a snapshot of a volume by its full name.
-    pub fn open_volume_snapshot(&self, name: &str) -> Result<VolumeSnapshot> {
+    pub fn open_snapshot(self, name: &str) -> Result<VolumeSnapshot> {
         // destroying takes this lock too, so that the snapshot exists until it is held
-        let _open = self.0.volumes.lock();
-        let _pin = self.pin();
-        let dataset = self.find_dataset(name)?;
+        let _open = self.pool.0.volumes.lock();
+        let _pin = self.pool.pin();
+        let dataset = self.pool.find_dataset(name)?;
         let failed = |error: dsl::Error| Error::from_dsl_error(name, &error);
         let not_snapshot = || {
             let what = format!("'{name}' is not a snapshot of a volume: give one as VOLUME@NAME");
             Error::Usage { what }
         };
         let (head, _) = name.split_once('@').ok_or_else(not_snapshot)?;
-        let head_id = self.find_dataset(head)?.id();
+        let head_id = self.pool.find_dataset(head)?.id();
         let (Some(id), Some(head_id)) = (dataset.id(), head_id) else {
             return Err(not_snapshot());
         };
         if dataset.key_status().map_err(failed)? == Some(dsl::KeyStatus::Unavailable) {
             return Err(crate::keys::locked_error(&dataset));
         }
-        self.0.spa.l2arc().set_policy(id, settings::l2arc_policy(&dataset));
+        self.pool.0.spa.l2arc().set_policy(id, settings::l2arc_policy(&dataset));
         let objset = dataset.open_objset().map_err(failed)?;
         let (volume, _) = zvol::Volume::open(&objset, None).map_err(|error| match error {
             zvol::Error::NotVolume { .. } => not_snapshot(),
@@ -102,8 +103,8 @@ impl Pool {
             volume,
             guid: dataset.guid().get(),
             referenced: dataset.phys().map_or(0, |phys| phys.referenced),
-            spa: Arc::clone(&self.0.spa),
-            _holds: [id, head_id].map(|id| self.0.dataset_holds.hold(id)),
+            spa: Arc::clone(&self.pool.0.spa),
+            _holds: [id, head_id].map(|id| self.pool.0.dataset_holds.hold(id)),
         })
     }
 }

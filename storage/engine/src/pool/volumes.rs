@@ -22,6 +22,7 @@ use super::refreservation::VolumeGeometry;
 use super::space::SpaceCheck;
 use super::sync_policy::{SharedSyncPolicy, SyncMode};
 use super::{NewDataset, Pool, VolumeSnapshot, settings};
+use crate::pool::handles::Volumes;
 use crate::{Error, Result, files};
 
 /// A volume of an imported pool. Cheap to clone.
@@ -226,23 +227,17 @@ impl BlockSource {
     }
 }
 
-impl Pool {
+impl Volumes<'_> {
     /// Makes a volume of `size` bytes in blocks of `block_size`; one that is not `sparse` has its
     /// space reserved.
-    pub fn create_volume(
-        &self,
-        new: &NewDataset,
-        size: u64,
-        block_size: u32,
-        sparse: bool,
-    ) -> Result<()> {
-        self.create_volume_with(new, (size, block_size), sparse, None)
+    pub fn create(self, new: &NewDataset, size: u64, block_size: u32, sparse: bool) -> Result<()> {
+        self.pool.volumes().create_with(new, (size, block_size), sparse, None)
     }
 
     /// The same, with a user's key of its own if there is a secret. `shape`: bytes of it, and of a
     /// block.
-    pub fn create_volume_with(
-        &self,
+    pub fn create_with(
+        self,
         new: &NewDataset,
         shape: (u64, u32),
         sparse: bool,
@@ -250,20 +245,23 @@ impl Pool {
     ) -> Result<()> {
         let (size, block_size) = shape;
         check_volume_size(&new.name, size, block_size)?;
-        self.check_large_blocks(&new.name, block_size)?;
+        self.pool.check_large_blocks(&new.name, block_size)?;
         let mut new = new.clone();
         if !sparse {
-            let reserved =
-                self.volume_refreservation(VolumeGeometry { size, block_size: block_size.into() });
+            let reserved = self
+                .pool
+                .volume_refreservation(VolumeGeometry { size, block_size: block_size.into() });
             // the properties set here count
             let asked = |(name, _): &(String, String)| name == "refreservation";
             if !new.properties.iter().any(asked) {
                 new.properties.push(("refreservation".to_owned(), reserved.to_string()));
             }
         }
-        self.with_opens_blocked(|| self.create_volume_locked(new, shape, secret))
+        self.pool.with_opens_blocked(|| self.pool.create_volume_locked(new, shape, secret))
     }
+}
 
+impl Pool {
     /// Creates a volume with validated properties. The lock keeps the parent's key until this
     /// returns.
     fn create_volume_locked(
@@ -309,12 +307,16 @@ impl Pool {
         let why = "blocks above 128K take the feature large_blocks, which the pool has not enabled";
         Err(Error::Refused { what: format!("'{name}': {why}") })
     }
+}
 
+impl Volumes<'_> {
     /// A volume by its full name, to be read and written.
-    pub fn volume(&self, name: &str) -> Result<OpenVolume> {
-        self.volume_from(&mut self.0.volumes.lock(), name)
+    pub fn get(self, name: &str) -> Result<OpenVolume> {
+        self.pool.volume_from(&mut self.pool.0.volumes.lock(), name)
     }
+}
 
+impl Pool {
     /// The same, among the open ones.
     pub(super) fn volume_from(
         &self,

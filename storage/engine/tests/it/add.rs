@@ -54,13 +54,13 @@ fn vdevs_of_every_layout_take_new_blocks() {
         write_file(&pool, "tank", "before", &noise_bytes(1, 6 << 20));
         pool.sync().unwrap();
         let size = pool.status().size;
-        let available = pool.space("tank").available;
+        let available = pool.datasets().space("tank").available;
         let new = [vdev(layout, &drives[count..], VdevRole::Data)];
-        pool.add_vdevs(&new, AddOptions { dry_run: true, ..AddOptions::default() }).unwrap();
+        pool.vdevs().add(&new, AddOptions { dry_run: true, ..AddOptions::default() }).unwrap();
         assert_eq!(pool.status().vdevs.len(), 1, "{name}: a dry run");
-        pool.add_vdevs(&new, AddOptions::default()).unwrap();
+        pool.vdevs().add(&new, AddOptions::default()).unwrap();
         assert_eq!(pool.status().size, 2 * size, "{name}");
-        assert!(pool.space("tank").available > available * 19 / 10, "{name}");
+        assert!(pool.datasets().space("tank").available > available * 19 / 10, "{name}");
         write_file(&pool, "tank", "after", &noise_bytes(2, 12 << 20));
         pool.sync().unwrap();
         let used = allocated(&pool);
@@ -89,10 +89,10 @@ fn log_and_special_vdevs_are_used_after_add() {
         vdev(VdevLayout::Mirror, &drives[3..5], VdevRole::Special),
         vdev(VdevLayout::Mirror, &drives[5..7], VdevRole::Dedup),
     ];
-    pool.add_vdevs(&new, AddOptions::default()).unwrap();
+    pool.vdevs().add(&new, AddOptions::default()).unwrap();
     for number in 0..40 {
         write_file(&pool, "tank", &format!("small{number}"), &noise_bytes(number, 3000));
-        pool.filesystem("tank").unwrap().fsync(None).unwrap();
+        pool.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
     }
     pool.sync().unwrap();
     let used = allocated(&pool);
@@ -117,11 +117,11 @@ fn larger_sectors_are_added_only_by_force() {
     let pool = engine::pool::create(&new_pool(vdevs, Some(9)), &environment()).unwrap();
     let new = [vdev(VdevLayout::Single, &drives[1..], VdevRole::Data)];
     let options = AddOptions { ashift: Some(12), ..AddOptions::default() };
-    let why = pool.add_vdevs(&new, options).unwrap_err().to_string();
+    let why = pool.vdevs().add(&new, options).unwrap_err().to_string();
     assert!(why.contains("ashift=9") && why.contains("ashift=12"), "{why}");
-    let why = pool.add_vdevs(&new, AddOptions { ashift: Some(20), ..FORCE }).unwrap_err();
+    let why = pool.vdevs().add(&new, AddOptions { ashift: Some(20), ..FORCE }).unwrap_err();
     assert!(why.to_string().contains("9 to 16"), "{why}");
-    pool.add_vdevs(&new, AddOptions { force: true, ..options }).unwrap();
+    pool.vdevs().add(&new, AddOptions { force: true, ..options }).unwrap();
     for number in 0..300 {
         write_file(&pool, "tank", &format!("small{number}"), &noise_bytes(number, 1500));
     }
@@ -138,7 +138,8 @@ fn nothing_is_touched_when_add_is_refused() {
     let small = folder.path().join("small.img");
     std::fs::File::create(&small).unwrap().set_len(32 << 20).unwrap();
     let data = |drives: &[PathBuf]| [vdev(VdevLayout::Single, drives, VdevRole::Data)];
-    let refused = |new: &[NewVdev], options| pool.add_vdevs(new, options).unwrap_err().to_string();
+    let refused =
+        |new: &[NewVdev], options| pool.vdevs().add(new, options).unwrap_err().to_string();
     let why = refused(&data(&drives[3..4]), AddOptions::default());
     assert!(why.contains("mismatched replication level: pool uses raidz"), "{why}");
     let why = refused(&data(&drives[..1]), FORCE);
@@ -170,7 +171,7 @@ fn power_cut_leaves_vdev_added_or_not() {
     pool.sync().unwrap();
     let start = storm.journal().len();
     let new = [vdev(VdevLayout::Mirror, &drives[2..], VdevRole::Data)];
-    pool.add_opened_vdevs(&new, &devices[2..], AddOptions::default()).unwrap();
+    pool.vdevs().add_opened(&new, &devices[2..], AddOptions::default()).unwrap();
     let added = storm.journal().len();
     write_file(&pool, "tank", "after", &noise_bytes(2, 3 << 20));
     pool.sync().unwrap();
@@ -209,10 +210,10 @@ fn power_cut_leaves_log_added_or_not() {
     let pool = engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap();
     for number in 0..4 {
         write_file(&pool, "tank", &format!("file{number}"), &noise_bytes(number, 40_000));
-        pool.filesystem("tank").unwrap().fsync(None).unwrap();
+        pool.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
     }
     let start = storm.journal().len();
-    pool.remove_drives(&["/disk1".to_owned()]).unwrap();
+    pool.vdevs().remove(&["/disk1".to_owned()]).unwrap();
     let end = storm.journal().len();
     drop(pool);
     let step = ((end - start) / 16).max(1);
@@ -224,7 +225,7 @@ fn power_cut_leaves_log_added_or_not() {
         }
         assert!(at < end || pool.status().vdevs.len() == 1);
         write_file(&pool, "tank", "more", &noise_bytes(9, 40_000));
-        pool.filesystem("tank").unwrap().fsync(None).unwrap();
+        pool.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
         pool.export().unwrap();
     }
 }
@@ -237,10 +238,10 @@ fn power_cut_leaves_vdev_expanded_or_not() {
     let new = new_pool(new.to_vec(), None);
     let pool = engine::pool::create_on_devices(&new, &devices[..1], &environment()).unwrap();
     write_file(&pool, "tank", "before", &noise_bytes(1, 3 << 20));
-    pool.replace_drive_with("/disk0", "/disk1".as_ref(), &devices[1]).unwrap();
+    pool.vdevs().replace_with("/disk0", "/disk1".as_ref(), &devices[1]).unwrap();
     crate::offline::resilver(&pool);
     let (start, size) = (storm.journal().len(), pool.status().size);
-    assert!(pool.expand_drive("/disk1").unwrap());
+    assert!(pool.drives().expand("/disk1").unwrap());
     let grown = storm.journal().len();
     write_file(&pool, "tank", "after", &noise_bytes(2, 50 << 20));
     pool.sync().unwrap();
@@ -268,15 +269,15 @@ fn removed_logs_leave_holes() {
         vdev(VdevLayout::Mirror, &drives[1..3], VdevRole::Log),
         vdev(VdevLayout::Single, &drives[3..4], VdevRole::Log),
     ];
-    pool.add_vdevs(&new, AddOptions::default()).unwrap();
+    pool.vdevs().add(&new, AddOptions::default()).unwrap();
     let write_committed = |name: &str, seed| {
         write_file(&pool, "tank", name, &noise_bytes(seed, 50_000));
-        pool.filesystem("tank").unwrap().fsync(None).unwrap();
+        pool.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
     };
     for number in 0..20 {
         write_committed(&format!("before{number}"), number);
     }
-    let remove = |name: &str| pool.remove_drives(&[name.to_owned()]);
+    let remove = |name: &str| pool.vdevs().remove(&[name.to_owned()]);
     let why = remove("d0.img").unwrap_err().to_string();
     assert!(why.contains("it is the only vdev for data"), "{why}");
     let why = remove("d1.img").unwrap_err().to_string();
@@ -288,7 +289,7 @@ fn removed_logs_leave_holes() {
     assert_eq!(pool.status().vdevs.len(), 1);
     // both places stay empty
     let new = [vdev(VdevLayout::Single, &drives[4..], VdevRole::Data)];
-    pool.add_vdevs(&new, AddOptions::default()).unwrap();
+    pool.vdevs().add(&new, AddOptions::default()).unwrap();
     pool.close().unwrap();
     drop(pool);
     let said = run_zdb(folder.path(), &["-C"]);
@@ -318,14 +319,14 @@ fn larger_drives_are_used_after_expand() {
         for old in 0..count {
             let new = folder.path().join(format!("new{old}.img"));
             std::fs::File::create(&new).unwrap().set_len(3 * DRIVE_SIZE).unwrap();
-            pool.replace_drive(&format!("d{old}.img"), Some(&new), false).unwrap();
-            assert!(!pool.expand_drive("new0.img").unwrap(), "not all are larger");
+            pool.vdevs().replace(&format!("d{old}.img"), Some(&new), false).unwrap();
+            assert!(!pool.drives().expand("new0.img").unwrap(), "not all are larger");
             crate::offline::resilver(&pool);
             std::fs::remove_file(folder.path().join(format!("d{old}.img"))).unwrap();
         }
         assert_eq!(pool.status().size, size, "{name}");
-        assert!(pool.expand_drive("new0.img").unwrap());
-        assert!(!pool.expand_drive("new0.img").unwrap());
+        assert!(pool.drives().expand("new0.img").unwrap());
+        assert!(!pool.drives().expand("new0.img").unwrap());
         assert!(pool.status().size > size * 5 / 2, "{name}");
         let large = noise_bytes(2, 100 << 20);
         write_file(&pool, "tank", "after", &large);

@@ -51,22 +51,22 @@ fn import(folder: &TempDir) -> Pool {
 
 /// Reads the file in pieces and checks them, while the read blocks go to the cache drive.
 fn read_and_feed(pool: &Pool, dataset: &str) {
-    let fs = pool.filesystem(dataset).unwrap();
+    let fs = pool.datasets().filesystem(dataset).unwrap();
     let file = fs.reader().find(b"file").unwrap().unwrap();
     let right = noise_bytes(1, FILE_SIZE);
     for (index, piece) in right.chunks(128 << 10).enumerate() {
         let mut bytes = vec![0; piece.len()];
         file.content().read(index as u64 * (128 << 10), &mut bytes).unwrap();
         assert!(bytes == piece, "piece {index}");
-        pool.feed_l2arc(u64::MAX);
+        pool.background().feed_l2arc(u64::MAX);
     }
 }
 
 /// The reads from the cache drive during an operation.
 fn counts_during(pool: &Pool, work: impl FnOnce()) -> CacheCounts {
-    let before = pool.cache_counts();
+    let before = pool.drives().cache_counts();
     work();
-    let after = pool.cache_counts();
+    let after = pool.drives().cache_counts();
     CacheCounts {
         memory_hits: after.memory_hits - before.memory_hits,
         memory_misses: after.memory_misses - before.memory_misses,
@@ -94,7 +94,7 @@ fn reads_beyond_memory_come_from_the_cache_drive() {
     let [cache] = &status.caches[..] else { panic!("{:?}", status.caches) };
     assert_eq!((cache.name.as_str(), cache.state.as_str()), (path.to_str().unwrap(), "ONLINE"));
     assert!(cache.allocated > u64::from(FILE_SIZE) && cache.size < 96 << 20, "{cache:?}");
-    assert!(pool.drives().contains(&path));
+    assert!(pool.drives().list().contains(&path));
     pool.export().unwrap();
     drop(pool);
     assert_clean(&folder);
@@ -126,8 +126,8 @@ fn zdb_reads_the_cache_and_import_restores_it() {
         assert!(sound.iter().all(|words| text.contains(words)), "{text}");
     }
     let pool = import(&folder);
-    assert_eq!(pool.feed_l2arc(0), 0);
-    let known = pool.cache_counts().drive_blocks;
+    assert_eq!(pool.background().feed_l2arc(0), 0);
+    let known = pool.drives().cache_counts().drive_blocks;
     assert!(known >= 148, "{known}");
     let again = counts_during(&pool, || read_and_feed(&pool, "tank"));
     assert!(again.drive_hits >= 140, "{again:?}");
@@ -185,7 +185,7 @@ fn wrong_cache_blocks_are_never_returned() {
     write_file(&pool, "tank", "file", &noise_bytes(1, FILE_SIZE));
     pool.sync().unwrap();
     read_and_feed(&pool, "tank");
-    let before = pool.cache_counts().drive_blocks;
+    let before = pool.drives().cache_counts().drive_blocks;
     assert!(before >= 150);
     storm.disks()[2].flip_bits(4 << 20..64 << 20, 2000, &mut sim::Random::new(5));
     let rotten = counts_during(&pool, || read_and_feed(&pool, "tank"));
@@ -266,7 +266,9 @@ fn secondarycache_limits_the_cached_blocks() {
     let (storm, held) = storm_pool();
     for (name, value) in [("tank/none", "none"), ("tank/meta", "metadata"), ("tank/all", "all")] {
         let properties = vec![("secondarycache".to_owned(), value.to_owned())];
-        held.create_filesystem(&NewDataset { name: name.to_owned(), properties }).unwrap();
+        held.datasets()
+            .create_filesystem(&NewDataset { name: name.to_owned(), properties })
+            .unwrap();
         write_file(&held, name, "file", &noise_bytes(1, FILE_SIZE));
     }
     held.close().unwrap();
@@ -275,7 +277,7 @@ fn secondarycache_limits_the_cached_blocks() {
         let held =
             engine::pool::import_devices(&storm.devices(), "tank", &small_environment()).unwrap();
         if let Some(value) = value {
-            held.set_property(dataset, "secondarycache", value).unwrap();
+            held.properties().set(dataset, "secondarycache", value).unwrap();
         }
         let written = counts_during(&held, || read_and_feed(&held, dataset)).drive_written;
         held.close().unwrap();
@@ -294,7 +296,7 @@ fn cache_drive_holds_ciphertext() {
     let properties = [("encryption", "on"), ("keyformat", "passphrase"), ("checksum", "sha512")];
     let properties = properties.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let new = NewDataset { name: "tank/secret".to_owned(), properties };
-    pool.create_filesystem_with(&new, Some(b"correct horse battery staple")).unwrap();
+    pool.datasets().create_filesystem_with(&new, Some(b"correct horse battery staple")).unwrap();
     write_file(&pool, "tank/secret", "file", &noise_bytes(1, FILE_SIZE));
     pool.sync().unwrap();
     read_and_feed(&pool, "tank/secret");
@@ -320,7 +322,7 @@ fn cache_drives_and_spares_come_and_go() {
     write_file(&held, "tank", "file", &noise_bytes(1, FILE_SIZE));
     held.sync().unwrap();
     let add = |purpose, index: usize, force| {
-        held.add_vdevs(
+        held.vdevs().add(
             &[new_vdev(VdevLayout::Single, vec![drives[index].clone()], purpose)],
             AddOptions { force, ..AddOptions::default() },
         )
@@ -344,9 +346,9 @@ fn cache_drives_and_spares_come_and_go() {
     let held = import(&folder);
     assert_eq!(states(&held), ["ONLINE", "ONLINE", "AVAIL"]);
     let gone: Vec<String> = [1, 3].map(|index: usize| drives[index].display().to_string()).into();
-    held.remove_drives(&gone).unwrap();
+    held.vdevs().remove(&gone).unwrap();
     assert_eq!(states(&held), ["ONLINE"]);
-    assert!(matches!(held.remove_drives(&gone), Err(engine::Error::Usage { .. })));
+    assert!(matches!(held.vdevs().remove(&gone), Err(engine::Error::Usage { .. })));
     read_and_feed(&held, "tank");
     held.export().unwrap();
     drop(held);
@@ -375,6 +377,6 @@ fn cache_drives_and_spares_come_and_go() {
     assert!(read_file(&held, "tank", "file") == noise_bytes(1, FILE_SIZE));
     let small = Arc::new(Bytes::zeroed("small", 1 << 20)) as Arc<dyn Device>;
     let cache = new_vdev(VdevLayout::Single, vec![PathBuf::from("/small")], VdevRole::Cache);
-    let refused = held.add_opened_vdevs(&[cache], &[small], AddOptions::default());
+    let refused = held.vdevs().add_opened(&[cache], &[small], AddOptions::default());
     assert!(matches!(refused, Err(engine::Error::Usage { .. })), "{refused:?}");
 }

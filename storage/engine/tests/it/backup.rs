@@ -42,7 +42,7 @@ pub(crate) fn new_dataset(name: &str) -> NewDataset {
 }
 
 pub(crate) fn snapshot(pool: &Pool, name: &str) {
-    pool.create_snapshots(&[name.to_owned()]).unwrap();
+    pool.snapshots().create(&[name.to_owned()]).unwrap();
 }
 
 pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
@@ -72,7 +72,7 @@ pub(crate) fn back_up(
 ) -> engine::Result<(Vec<String>, BackupCounts)> {
     let targets = targets.iter().map(|target| (*target).to_owned()).collect();
     let request = BackupRequest { targets, recursive: true };
-    pool.back_up(repository, &request, &Job::default())
+    pool.streams().back_up(repository, &request, &Job::default())
 }
 
 pub(crate) fn prune(
@@ -104,7 +104,7 @@ fn incremental_backups_store_only_new_blocks() {
     let (pool, environment) = small_pool();
     let store = Arc::new(MemoryStore::default());
     let repository = create(&store, &environment);
-    pool.create_filesystem(&new_dataset("tank/a")).unwrap();
+    pool.datasets().create_filesystem(&new_dataset("tank/a")).unwrap();
     write_file(&pool, "tank/a", "large", &noise(1, 3_000_000));
     snapshot(&pool, "tank/a@one");
     let (added, first) = back_up(&pool, &repository, &["tank/a"]).unwrap();
@@ -134,7 +134,7 @@ fn prune_gives_back_space_of_removed_snapshots() {
     write_file(&pool, "tank", "stays", &noise(2, 1_000_000));
     snapshot(&pool, "tank@one");
     back_up(&pool, &repository, &["tank"]).unwrap();
-    let live = pool.filesystem("tank").unwrap();
+    let live = pool.datasets().filesystem("tank").unwrap();
     let root = ObjectId::new(live.reader().root().unwrap().ino());
     live.unlink(&credentials(), root, b"gone").unwrap();
     snapshot(&pool, "tank@two");
@@ -168,13 +168,15 @@ fn backup_of_locked_snapshots_needs_no_keys() {
     let properties = [("encryption", "on"), ("keyformat", "passphrase"), ("pbkdf2iters", "100000")];
     let properties = properties.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     let safe = NewDataset { name: "tank/safe".to_owned(), properties };
-    pool.create_filesystem_with(&safe, Some(SECRET)).unwrap();
-    pool.create_filesystem(&new_dataset("tank/safe/inner")).unwrap();
+    pool.datasets().create_filesystem_with(&safe, Some(SECRET)).unwrap();
+    pool.datasets().create_filesystem(&new_dataset("tank/safe/inner")).unwrap();
     write_file(&pool, "tank/safe", "letter", b"to be or not to be");
     write_file(&pool, "tank/safe/inner", "large", &noise(1, 1_000_000));
-    pool.create_snapshots(&["tank/safe@one".to_owned(), "tank/safe/inner@one".to_owned()]).unwrap();
+    pool.snapshots()
+        .create(&["tank/safe@one".to_owned(), "tank/safe/inner@one".to_owned()])
+        .unwrap();
     pool.sync().unwrap();
-    pool.unload_key("tank/safe").unwrap();
+    pool.keys().unload("tank/safe").unwrap();
     back_up(&pool, &repository, &["tank/safe@one"]).unwrap();
     let reader = open(&store);
     assert_sound(&reader);

@@ -46,7 +46,7 @@ impl History {
         let (pool, environment) = small_pool();
         let store = Arc::new(MemoryStore::default());
         create(&store, &environment);
-        pool.create_filesystem(&new_dataset("tank/a")).unwrap();
+        pool.datasets().create_filesystem(&new_dataset("tank/a")).unwrap();
         let (random, trees) = (Random(seed), HashMap::new());
         let datasets = vec!["tank/a".to_owned()];
         Self { pool, environment, store, random, datasets, trees, max_write, next: 0 }
@@ -58,13 +58,13 @@ impl History {
     }
 
     fn newest_snapshot(&self, dataset: &str) -> Option<String> {
-        let snapshots = self.pool.snapshots(dataset).unwrap();
+        let snapshots = self.pool.snapshots().list(dataset).unwrap();
         snapshots.last().map(|newest| format!("{dataset}@{}", newest.name))
     }
 
     fn write(&mut self) {
         let (dataset, seed) = (self.any_dataset(), self.next);
-        let live = self.pool.filesystem(&dataset).unwrap();
+        let live = self.pool.datasets().filesystem(&dataset).unwrap();
         let root = ObjectId::new(live.reader().root().unwrap().ino());
         let name = format!("f{}", self.random.below(6));
         let length = usize::try_from(self.random.below(self.max_write)).unwrap();
@@ -84,7 +84,7 @@ impl History {
     fn snapshot(&mut self) {
         let name = format!("{}@s{}", self.any_dataset(), self.next);
         snapshot(&self.pool, &name);
-        let tree = read_tree(&self.pool.synced_reader(&name).unwrap());
+        let tree = read_tree(&self.pool.datasets().synced_reader(&name).unwrap());
         self.trees.insert(name, tree);
     }
 
@@ -95,15 +95,15 @@ impl History {
             9..12 => self.snapshot(),
             12 => {
                 let dataset = self.any_dataset();
-                let snapshots = self.pool.snapshots(&dataset).unwrap();
+                let snapshots = self.pool.snapshots().list(&dataset).unwrap();
                 if let Some(one) = snapshots.first() {
                     // a snapshot with clones stays
-                    let _ = self.pool.destroy(&format!("{dataset}@{}", one.name));
+                    let _ = self.pool.datasets().destroy(&format!("{dataset}@{}", one.name));
                 }
             }
             13 => {
                 let dataset = self.any_dataset();
-                let _ = self.pool.rollback_dataset(&dataset);
+                let _ = self.pool.snapshots().rollback(&dataset);
             }
             14 => {
                 let origin = self.any_dataset();
@@ -111,7 +111,7 @@ impl History {
                 if let Some(origin) = self.newest_snapshot(&origin)
                     && self.datasets.len() < 4
                 {
-                    self.pool.clone_snapshot(&origin, &new_dataset(&clone)).unwrap();
+                    self.pool.snapshots().clone_snapshot(&origin, &new_dataset(&clone)).unwrap();
                     self.datasets.push(clone);
                 }
             }
@@ -156,7 +156,7 @@ impl History {
     }
 
     fn is_in_pool(&self, snapshot: &SnapshotSummary) -> bool {
-        let listed = self.pool.snapshots(&snapshot.dataset).unwrap_or_default();
+        let listed = self.pool.snapshots().list(&snapshot.dataset).unwrap_or_default();
         listed.iter().any(|it| it.name == snapshot.snapshot && it.guid == snapshot.guid)
     }
 
@@ -164,7 +164,7 @@ impl History {
     fn compare_blocks(&self, repository: &BackupRepository, name: &str) {
         let request = SendRequest { snapshot: name.to_owned(), raw: true, ..Default::default() };
         let (mut from_pool, mut from_repository) = (Vec::new(), Vec::new());
-        self.pool.send(&request, &mut from_pool).unwrap();
+        self.pool.streams().send(&request, &mut from_pool).unwrap();
         let request = RepositorySend { snapshot: name.to_owned(), raw: true, ..Default::default() };
         repository.send(&request, &mut from_repository).unwrap();
         assert!(from_pool == from_repository, "{name}");

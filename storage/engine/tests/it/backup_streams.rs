@@ -26,25 +26,25 @@ impl Example {
             name: "tank/a".to_owned(),
             properties: vec![("recordsize".to_owned(), "1M".to_owned())],
         };
-        pool.create_filesystem(&large).unwrap();
+        pool.datasets().create_filesystem(&large).unwrap();
         let properties =
             [("encryption", "on"), ("keyformat", "passphrase"), ("pbkdf2iters", "100000")];
         let properties = properties.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let safe = NewDataset { name: "tank/safe".to_owned(), properties: properties.to_vec() };
-        pool.create_filesystem_with(&safe, Some(SECRET)).unwrap();
-        pool.create_volume(&new_dataset("tank/vol"), 8 << 20, 16 << 10, true).unwrap();
+        pool.datasets().create_filesystem_with(&safe, Some(SECRET)).unwrap();
+        pool.volumes().create(&new_dataset("tank/vol"), 8 << 20, 16 << 10, true).unwrap();
         for (round, part) in ["one", "two"].into_iter().enumerate() {
             let seed = round as u64 * 10;
             write_file(&pool, "tank/a", &format!("large{round}"), &noise(seed + 1, 2_500_000));
             write_file(&pool, "tank/a", &format!("zeros{round}"), &vec![7; 300_000]);
             write_file(&pool, "tank/a", &format!("tiny{round}"), b"tiny");
             write_file(&pool, "tank/safe", &format!("letter{round}"), &noise(seed + 2, 90_000));
-            let opened = pool.volume("tank/vol").unwrap();
+            let opened = pool.volumes().get("tank/vol").unwrap();
             opened.write(round as u64 * (1 << 20), &noise(seed + 3, 200_000)).unwrap();
             let names = ["tank/a", "tank/safe", "tank/vol"].map(|name| format!("{name}@{part}"));
-            pool.create_snapshots(&names).unwrap();
+            pool.snapshots().create(&names).unwrap();
         }
-        pool.clone_snapshot("tank/a@two", &new_dataset("tank/c")).unwrap();
+        pool.snapshots().clone_snapshot("tank/a@two", &new_dataset("tank/c")).unwrap();
         write_file(&pool, "tank/c", "changed", &noise(30, 70_000));
         snapshot(&pool, "tank/c@three");
         back_up(&pool, &open(&store), &["tank"]).unwrap();
@@ -95,7 +95,7 @@ fn repository_sends_the_streams_of_the_pool() {
                 ..SendRequest::default()
             };
             let mut expected = Vec::new();
-            example.pool.send(&request, &mut expected).unwrap();
+            example.pool.streams().send(&request, &mut expected).unwrap();
             let (large_blocks, embedded) = (large, compressed);
             let resume = None;
             let request =
@@ -125,18 +125,18 @@ fn received_snapshots_equal_the_lost_pool() {
     ] {
         let request = ReceiveRequest { target: target.to_owned(), ..ReceiveRequest::default() };
         let stream = send(&repository, &raw(snapshot, base));
-        pool.receive(&request, &mut &stream[..]).unwrap();
+        pool.streams().receive(&request, &mut &stream[..]).unwrap();
     }
     for round in 0..2 {
         let seed = round * 10;
         assert!(read_file(&pool, "tank/a", &format!("large{round}")) == noise(seed + 1, 2_500_000));
         let mut block = vec![0; 200_000];
-        pool.volume("tank/vol").unwrap().read(round << 20, &mut block).unwrap();
+        pool.volumes().get("tank/vol").unwrap().read(round << 20, &mut block).unwrap();
         assert!(block == noise(seed + 3, 200_000));
     }
     assert!(read_file(&pool, "tank/c", "changed") == noise(30, 70_000));
-    assert!(pool.filesystem("tank/safe").is_err(), "it is locked");
-    pool.load_key("tank/safe", SECRET).unwrap();
+    assert!(pool.datasets().filesystem("tank/safe").is_err(), "it is locked");
+    pool.keys().load("tank/safe", SECRET).unwrap();
     assert!(read_file(&pool, "tank/safe", "letter1") == noise(12, 90_000));
     close_and_check(pool, &folder);
 }
@@ -149,11 +149,11 @@ fn cut_receive_resumes_from_the_repository() {
     let (pool, _environment) = small_pool();
     let target = "tank/a".to_owned();
     let request = ReceiveRequest { target, resumable: true, ..ReceiveRequest::default() };
-    pool.receive(&request, &mut &whole[..whole.len() / 4 * 3]).unwrap_err();
-    let resume = pool.receive_resume_token("tank/a").unwrap();
+    pool.streams().receive(&request, &mut &whole[..whole.len() / 4 * 3]).unwrap_err();
+    let resume = pool.streams().resume_token("tank/a").unwrap();
     let rest = send(&repository, &RepositorySend { resume, ..RepositorySend::default() });
     assert!(rest.len() < whole.len());
-    pool.receive(&request, &mut &rest[..]).unwrap();
+    pool.streams().receive(&request, &mut &rest[..]).unwrap();
     assert!(read_file(&pool, "tank/a", "large1") == noise(11, 2_500_000));
 }
 

@@ -30,7 +30,7 @@ impl CloneTest {
     }
 
     fn file_object(&mut self, name: &str) -> ObjectId {
-        let fs = self.pool.filesystem("tank").unwrap();
+        let fs = self.pool.datasets().filesystem("tank").unwrap();
         if let Some(file) = fs.reader().find(name.as_bytes()).unwrap() {
             return ObjectId::new(file.ino());
         }
@@ -42,7 +42,7 @@ impl CloneTest {
 
     fn write(&mut self, name: &str, at: u64, bytes: &[u8]) {
         let file = self.file_object(name);
-        let fs = self.pool.filesystem("tank").unwrap();
+        let fs = self.pool.datasets().filesystem("tank").unwrap();
         fs.write(&credentials(), file, WriteOffset::At(at), bytes).unwrap();
         self.write_model(name, at, bytes);
     }
@@ -63,8 +63,13 @@ impl CloneTest {
             target_offset: to.1,
             length,
         };
-        let done =
-            self.pool.filesystem("tank").unwrap().clone_blocks(&credentials(), &stretch).unwrap();
+        let done = self
+            .pool
+            .datasets()
+            .filesystem("tank")
+            .unwrap()
+            .clone_blocks(&credentials(), &stretch)
+            .unwrap();
         let (start, end) = (usize::try_from(from.1).unwrap(), usize::try_from(done).unwrap());
         if done > 0 {
             let bytes = self.model[from.0][start..start + end].to_vec();
@@ -140,7 +145,7 @@ fn clones_take_no_space_and_outlive_the_original() {
 
     // the source goes, in the group in which it is shared once more
     assert_eq!(bench.clone_range(("source", 0), ("heir", 0), size), size);
-    let fs = bench.pool.filesystem("tank").unwrap();
+    let fs = bench.pool.datasets().filesystem("tank").unwrap();
     let root = ObjectId::new(fs.reader().root_object());
     fs.unlink(&credentials(), root, b"source").unwrap();
     drop(fs);
@@ -148,7 +153,7 @@ fn clones_take_no_space_and_outlive_the_original() {
     bench.compare();
     let mut bench = bench.export_and_check();
     for name in ["whole", "part", "early"] {
-        let fs = bench.pool.filesystem("tank").unwrap();
+        let fs = bench.pool.datasets().filesystem("tank").unwrap();
         let half = SetAttributes { size: Some(RECORD_SIZE * 3 / 2), ..SetAttributes::default() };
         let file = bench.file_object(name);
         fs.set_attributes(&credentials(), file, &half).unwrap();
@@ -156,7 +161,7 @@ fn clones_take_no_space_and_outlive_the_original() {
     }
     let bench = bench.export_and_check();
     for name in bench.model.keys() {
-        let fs = bench.pool.filesystem("tank").unwrap();
+        let fs = bench.pool.datasets().filesystem("tank").unwrap();
         let root = ObjectId::new(fs.reader().root_object());
         fs.unlink(&credentials(), root, name.as_bytes()).unwrap();
     }
@@ -180,7 +185,7 @@ fn check_brt_counts(bench: &CloneTest) {
 #[test]
 fn small_and_odd_files_are_shared_as_well() {
     let mut bench = CloneTest::new("cloning-odd");
-    bench.pool.set_property("tank", "compression", "off").unwrap();
+    bench.pool.properties().set("tank", "compression", "off").unwrap();
     for (name, bytes) in [("tiny", 700), ("odd", 70_000), ("two", 2 * 131_072 - 4)] {
         bench.write(name, 0, &noise_bytes(9, bytes));
     }
@@ -197,7 +202,7 @@ fn small_and_odd_files_are_shared_as_well() {
     let shared = bench.clone_range(("sparse", 0), ("sparse-copy", 0), whole);
     assert!(shared >= 40 * RECORD_SIZE, "{shared}");
     // a file with another block size is copied
-    bench.pool.set_property("tank", "recordsize", "16K").unwrap();
+    bench.pool.properties().set("tank", "recordsize", "16K").unwrap();
     bench.write("finer", 0, &noise_bytes(5, 300_000));
     bench.pool.sync().unwrap();
     assert_eq!(bench.clone_range(("two", 0), ("finer", 0), RECORD_SIZE), 0);
@@ -211,13 +216,13 @@ fn snapshots_quotas_and_fsync_handle_clones() {
     bench.write("source", 0, &noise_bytes(4, 4 << 20));
     bench.pool.sync().unwrap();
     assert_eq!(bench.clone_range(("source", 0), ("clone", 0), 4 << 20), 4 << 20);
-    bench.pool.create_snapshots(&["tank@both".to_owned()]).unwrap();
+    bench.pool.snapshots().create(&["tank@both".to_owned()]).unwrap();
     for name in ["source", "clone"] {
         bench.write(name, RECORD_SIZE, &noise_bytes(6, 1 << 20));
     }
     assert_eq!(bench.clone_range(("source", 3 << 20), ("later", 0), 1 << 20), 1 << 20);
     let id = bench.file_object("later");
-    bench.pool.filesystem("tank").unwrap().fsync(Some(id.get())).unwrap();
+    bench.pool.datasets().filesystem("tank").unwrap().fsync(Some(id.get())).unwrap();
     // the power is cut: fsynced data is there
     let after = copy_after_cut(&bench.folder, "cloning-kept-cut", 3);
     let held = engine::pool::import(&[after.path().into()], "tank", false, &environment()).unwrap();
@@ -226,15 +231,15 @@ fn snapshots_quotas_and_fsync_handle_clones() {
     drop(held);
     assert_eq!(check_pool(&after, "tank"), Vec::<String>::new());
     let bench = bench.export_and_check();
-    bench.pool.destroy("tank@both").unwrap();
+    bench.pool.datasets().destroy("tank@both").unwrap();
     let mut bench = bench.export_and_check();
 
     let properties = vec![("quota".to_owned(), "6M".to_owned())];
     let limited = NewDataset { name: "tank/limited".to_owned(), properties };
-    bench.pool.create_filesystem(&limited).unwrap();
+    bench.pool.datasets().create_filesystem(&limited).unwrap();
     write_file(&bench.pool, "tank/limited", "first", &noise_bytes(8, 4 << 20));
     bench.pool.sync().unwrap();
-    let fs = bench.pool.filesystem("tank/limited").unwrap();
+    let fs = bench.pool.datasets().filesystem("tank/limited").unwrap();
     let root = ObjectId::new(fs.reader().root_object());
     let from = ObjectId::new(fs.reader().find(b"first").unwrap().unwrap().ino());
     let to = fs.create(&credentials(), root, b"second", &NewInode::default()).unwrap().ino();

@@ -19,7 +19,7 @@ fn import(folder: &TempDir, rewind: Rewind) -> Pool {
 }
 
 fn unlink(pool: &Pool, name: &str) {
-    let files = pool.filesystem("tank").unwrap();
+    let files = pool.datasets().filesystem("tank").unwrap();
     let root = ObjectId::new(files.reader().root().unwrap().ino());
     files.unlink(&credentials(), root, name.as_bytes()).unwrap();
 }
@@ -29,11 +29,11 @@ fn pool_with_checkpoint(folder: &TempDir, layout: VdevLayout, count: usize) -> P
     let pool = pool::create(&new_pool(folder, layout, count), &environment()).unwrap();
     write_file(&pool, "tank", "old", &noise_bytes(1, FILE_SIZE));
     let dataset = NewDataset { name: "tank/lost".to_owned(), properties: Vec::new() };
-    pool.create_filesystem(&dataset).unwrap();
+    pool.datasets().create_filesystem(&dataset).unwrap();
     write_file(&pool, "tank/lost", "inside", &noise_bytes(2, 1 << 20));
-    pool.create_checkpoint().unwrap();
+    pool.activities().create_checkpoint().unwrap();
     unlink(&pool, "old");
-    pool.destroy("tank/lost").unwrap();
+    pool.datasets().destroy("tank/lost").unwrap();
     write_file(&pool, "tank", "new", &noise_bytes(3, FILE_SIZE));
     for _ in 0..6 {
         write_file(&pool, "tank", &format!("file{}", pool.txg()), b"another txg");
@@ -48,13 +48,13 @@ fn rewind_restores_the_checkpoint() {
         let name = format!("checkpoint-rewind-{count}");
         let folder = TempDir::new(&name, count, DRIVE_SIZE);
         let pool = pool_with_checkpoint(&folder, layout, count);
-        let kept = pool.checkpoint_status().unwrap();
+        let kept = pool.activities().checkpoint_status().unwrap();
         assert!(kept.state == "exists" && kept.bytes > u64::from(FILE_SIZE), "{kept:?}");
         pool.export().unwrap();
         drop(pool);
         assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
         let pool = import(&folder, Rewind::No);
-        let found = pool.checkpoint_status().unwrap();
+        let found = pool.activities().checkpoint_status().unwrap();
         assert!(
             found.time == kept.time && found.bytes >= kept.bytes,
             "an import keeps it: {found:?}"
@@ -63,7 +63,7 @@ fn rewind_restores_the_checkpoint() {
         pool.export().unwrap();
         drop(pool);
         let pool = import(&folder, Rewind::Checkpoint);
-        assert_eq!(pool.checkpoint_status(), None);
+        assert_eq!(pool.activities().checkpoint_status(), None);
         assert!(read_file(&pool, "tank", "old") == noise_bytes(1, FILE_SIZE));
         assert!(read_file(&pool, "tank/lost", "inside") == noise_bytes(2, 1 << 20));
         write_file(&pool, "tank", "after", &noise_bytes(4, FILE_SIZE));
@@ -78,16 +78,22 @@ fn discard_frees_the_space_of_the_checkpoint() {
     let folder = TempDir::new("checkpoint-discard", 3, DRIVE_SIZE);
     let pool = pool_with_checkpoint(&folder, VdevLayout::Raidz(1), 3);
     let before = pool.status().allocated;
-    assert!(pool.create_checkpoint().unwrap_err().to_string().contains("checkpoint exists"));
-    pool.discard_checkpoint().unwrap();
-    assert!(pool.discard_checkpoint().is_err());
-    while pool.checkpoint_status().is_some() {
+    assert!(
+        pool.activities()
+            .create_checkpoint()
+            .unwrap_err()
+            .to_string()
+            .contains("checkpoint exists")
+    );
+    pool.activities().discard_checkpoint().unwrap();
+    assert!(pool.activities().discard_checkpoint().is_err());
+    while pool.activities().checkpoint_status().is_some() {
         write_file(&pool, "tank", &format!("more{}", pool.txg()), b"another txg");
         pool.sync().unwrap();
     }
     assert!(pool.status().allocated + u64::from(FILE_SIZE) < before);
     assert!(read_file(&pool, "tank", "new") == noise_bytes(3, FILE_SIZE));
-    pool.create_checkpoint().unwrap();
+    pool.activities().create_checkpoint().unwrap();
     pool.export().unwrap();
     drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
@@ -101,7 +107,7 @@ fn discard_continues_after_a_power_cut() {
     let pool = pool_with_checkpoint(&folder, VdevLayout::Single, 1);
     let cut = copy_after_cut(&folder, "checkpoint-cut-before", 1);
     assert_eq!(check_pool(&cut, "tank"), Vec::<String>::new());
-    pool.discard_checkpoint().unwrap();
+    pool.activities().discard_checkpoint().unwrap();
     let cut = copy_after_cut(&folder, "checkpoint-cut-after", 1);
     let pool = import(&cut, Rewind::No);
     pool.export().unwrap();
@@ -113,20 +119,20 @@ fn discard_continues_after_a_power_cut() {
 fn drives_stay_while_there_is_a_checkpoint() {
     let folder = TempDir::new("checkpoint-drives", 3, DRIVE_SIZE);
     let pool = pool::create(&new_pool(&folder, VdevLayout::Mirror, 2), &environment()).unwrap();
-    pool.create_checkpoint().unwrap();
+    pool.activities().create_checkpoint().unwrap();
     let drives = folder.drives(3);
     let name = |at: usize| drives[at].to_str().unwrap();
     let refused = [
-        pool.attach_drive(name(0), &drives[2], false),
-        pool.replace_drive(name(0), Some(&drives[2]), false),
-        pool.detach_drive(name(1)),
+        pool.vdevs().attach(name(0), &drives[2], false),
+        pool.vdevs().replace(name(0), Some(&drives[2]), false),
+        pool.vdevs().detach(name(1)),
     ];
     for why in refused {
         assert!(why.unwrap_err().to_string().contains("checkpoint exists"));
     }
-    pool.discard_checkpoint().unwrap();
+    pool.activities().discard_checkpoint().unwrap();
     pool.sync().unwrap();
-    pool.attach_drive(name(0), &drives[2], false).unwrap();
+    pool.vdevs().attach(name(0), &drives[2], false).unwrap();
 }
 
 #[test]
@@ -135,14 +141,14 @@ fn resilver_completes_while_there_is_a_checkpoint() {
     let pool = pool::create(&new_pool(&folder, VdevLayout::Mirror, 2), &environment()).unwrap();
     let drives = folder.drives(2);
     let second = drives[1].to_str().unwrap();
-    pool.offline_drive(second, pool::OfflineOptions::default()).unwrap();
+    pool.drives().offline(second, pool::OfflineOptions::default()).unwrap();
     write_file(&pool, "tank", "old", &noise_bytes(1, FILE_SIZE));
-    pool.create_checkpoint().unwrap();
+    pool.activities().create_checkpoint().unwrap();
     unlink(&pool, "old");
     pool.sync().unwrap();
-    pool.online_drive(second).unwrap();
-    assert!(pool.resilver(&pool::ScanProgress::new()).unwrap().complete);
-    assert!(!pool.needs_resilver());
+    pool.drives().online(second).unwrap();
+    assert!(pool.scans().resilver(&pool::ScanProgress::new()).unwrap().complete);
+    assert!(!pool.scans().needs_resilver());
     pool.export().unwrap();
     drop(pool);
     let pool = import(&folder, Rewind::Checkpoint);

@@ -18,15 +18,15 @@ fn pools_bear_a_clock_that_jumps() {
         Environment { now: Arc::new(move || (shown.load(Ordering::SeqCst), 0)), ..environment() };
     let (pool, drive) = create_memory_pool(128 << 20, &environment);
     write_file(&pool, "tank", "before", b"one");
-    pool.create_snapshots(&["tank@before".to_owned()]).unwrap();
+    pool.snapshots().create(&["tank@before".to_owned()]).unwrap();
     // within a txg
     write_file(&pool, "tank", "during", b"two");
     clock.store(NOW - HOUR, Ordering::SeqCst);
     write_file(&pool, "tank", "after", b"three");
     pool.sync().unwrap();
-    pool.create_snapshots(&["tank@after".to_owned()]).unwrap();
+    pool.snapshots().create(&["tank@after".to_owned()]).unwrap();
     let names = |pool: &engine::pool::Pool| {
-        let all = pool.snapshots("tank").unwrap().into_iter();
+        let all = pool.snapshots().list("tank").unwrap().into_iter();
         all.map(|snapshot| snapshot.name).collect::<Vec<_>>()
     };
     assert_eq!(names(&pool), ["before", "after"], "their order is that of their txgs");
@@ -40,7 +40,7 @@ fn pools_bear_a_clock_that_jumps() {
             assert_eq!(read_file(&pool, "tank", name), content.as_bytes());
         }
         write_file(&pool, "tank", &format!("at{time}"), b"four");
-        pool.create_snapshots(&[format!("tank@at{time}")]).unwrap();
+        pool.snapshots().create(&[format!("tank@at{time}")]).unwrap();
         pool.export().unwrap();
     }
     assert_eq!(verify_pool(&engine::search_devices(&[drive]), "tank"), Vec::<String>::new());

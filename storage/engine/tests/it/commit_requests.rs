@@ -104,7 +104,7 @@ fn counted_pool() -> CountedPool {
     let pool = engine::pool::create_on_devices(&new, &drives, &world).unwrap();
     let counted = CountedPool { pool, requests, gate };
     // the first commit makes the chain of log blocks, with a txg
-    counted.pool.filesystem("tank").unwrap().fsync(None).unwrap();
+    counted.pool.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
     write_file(&counted.pool, "tank", "first", b"first");
     counted.commit("first");
     counted
@@ -112,7 +112,7 @@ fn counted_pool() -> CountedPool {
 
 impl CountedPool {
     fn object(&self, name: &str) -> u64 {
-        let fs = self.pool.filesystem("tank").unwrap();
+        let fs = self.pool.datasets().filesystem("tank").unwrap();
         fs.reader().find(name.as_bytes()).unwrap().unwrap().ino()
     }
 
@@ -120,7 +120,7 @@ impl CountedPool {
     fn commit(&self, name: &str) -> Requests {
         let file = self.object(name);
         self.requests.iter().for_each(|drive| *drive.lock().unwrap() = Requests::default());
-        self.pool.filesystem("tank").unwrap().fsync(Some(file)).unwrap();
+        self.pool.datasets().filesystem("tank").unwrap().fsync(Some(file)).unwrap();
         let all = self.requests.iter().map(|drive| *drive.lock().unwrap());
         all.max_by_key(|requests| requests.writes + requests.flushes).unwrap()
     }
@@ -155,7 +155,7 @@ fn waiting_commits_share_one_log_write() {
         write_file(&pool.pool, "tank", &format!("w{file}"), b"");
     }
     pool.pool.sync().unwrap();
-    let fs = pool.pool.filesystem("tank").unwrap();
+    let fs = pool.pool.datasets().filesystem("tank").unwrap();
     let write = |file: usize| {
         let object = pool.object(&format!("w{file}"));
         let at = WriteOffset::At(0);

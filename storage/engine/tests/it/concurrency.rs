@@ -30,7 +30,7 @@ fn change_files(pool: &Pool, seed: u64, stop: &AtomicBool) {
     while !stop.load(Ordering::Acquire) {
         let all = dataset_names(pool, "filesystem");
         let name = &all[usize::try_from(dice.below(all.len() as u64)).unwrap()];
-        let Ok(fs) = pool.filesystem(name) else { continue };
+        let Ok(fs) = pool.datasets().filesystem(name) else { continue };
         for _ in 0..dice.below(20) {
             // a destroyed or rolled back file system gives errors
             let _ = change_file(&fs, &mut dice);
@@ -62,7 +62,8 @@ fn dataset_names(pool: &Pool, kind: &str) -> Vec<String> {
     let wanted = DatasetQuery { kinds: vec![kind.to_owned()], ..DatasetQuery::default() };
     let mut names = Vec::new();
     let mut trouble = |event| panic!("listed datasets are complete: {event:?}");
-    pool.list_datasets("tank", &wanted, &mut |dataset| names.push(dataset.name), &mut trouble)
+    pool.datasets()
+        .list("tank", &wanted, &mut |dataset| names.push(dataset.name), &mut trouble)
         .unwrap();
     names
 }
@@ -77,15 +78,15 @@ fn change_dataset(pool: &Pool, dice: &mut Random, round: u64) -> engine::Result<
     let (head, snapshot) = (any(&heads), any(&snapshots));
     let new = NewDataset { name: format!("tank/n{round}"), properties: Vec::new() };
     match dice.below(12) {
-        0 => pool.create_filesystem(&new),
-        1..=3 => pool.create_snapshots(&[format!("{head}@s{round}")]),
-        4..=5 => pool.clone_snapshot(&snapshot, &new),
-        6 => pool.rollback_dataset(&head),
-        7 => pool.promote_clone(&head),
-        8 if head != "tank" => pool.rename_dataset(&head, &new.name, false),
-        9 if head != "tank" => pool.destroy(&head),
-        10 => pool.destroy(&snapshot),
-        _ => pool.set_property(
+        0 => pool.datasets().create_filesystem(&new),
+        1..=3 => pool.snapshots().create(&[format!("{head}@s{round}")]),
+        4..=5 => pool.snapshots().clone_snapshot(&snapshot, &new),
+        6 => pool.snapshots().rollback(&head),
+        7 => pool.datasets().promote(&head),
+        8 if head != "tank" => pool.datasets().rename(&head, &new.name, false),
+        9 if head != "tank" => pool.datasets().destroy(&head),
+        10 => pool.datasets().destroy(&snapshot),
+        _ => pool.properties().set(
             &head,
             "compression",
             ["off", "lz4", "zstd"][usize::try_from(round % 3).unwrap()],
@@ -216,7 +217,7 @@ fn reader_during_a_sync_sees_the_last_txg() {
     // enough datasets that the dnodes of the pool's own objects have indirect blocks
     for number in 1..20 {
         let new = NewDataset { name: format!("tank/n{number}"), properties: Vec::new() };
-        held.create_filesystem(&new).unwrap();
+        held.datasets().create_filesystem(&new).unwrap();
     }
     for file in ["first", "second"] {
         crate::test_pool::write_file(&held, "tank/n2", file, &vec![7; 300_000]);
@@ -228,9 +229,9 @@ fn reader_during_a_sync_sees_the_last_txg() {
             let mut looks = 0;
             for done in asked {
                 assert_eq!(dataset_names(&held, "filesystem").len(), 20);
-                assert!(held.pool_properties().is_ok());
+                assert!(held.properties().of_pool().is_ok());
                 assert_eq!(held.status().error, None);
-                let fs = held.filesystem("tank/n2").unwrap();
+                let fs = held.datasets().filesystem("tank/n2").unwrap();
                 for file in ["first", "second"] {
                     let found = fs.reader().find(file.as_bytes()).unwrap().unwrap();
                     assert_eq!(found.stat().size, 300_000);
@@ -248,8 +249,11 @@ fn reader_during_a_sync_sees_the_last_txg() {
                 &format!("file-{write}"),
                 &vec![7; 300_000],
             );
-            held.set_property("tank/n2", "userquota@1000", &format!("{}M", 500 + write)).unwrap();
-            held.create_snapshots(&[format!("tank/n1@s{write}"), format!("tank/n2@s{write}")])
+            held.properties()
+                .set("tank/n2", "userquota@1000", &format!("{}M", 500 + write))
+                .unwrap();
+            held.snapshots()
+                .create(&[format!("tank/n1@s{write}"), format!("tank/n2@s{write}")])
                 .unwrap();
         }
         *watched.hook.lock().unwrap() = None;

@@ -37,15 +37,15 @@ fn pool_with_removed_drive() -> (DiskArray, Pool) {
         pool.sync().unwrap();
     }
     delete_files(&pool, 0);
-    pool.remove_drives(&["/disk1".to_owned()]).unwrap();
-    let status = pool.continue_removal(&Job::default()).unwrap().unwrap();
+    pool.vdevs().remove(&["/disk1".to_owned()]).unwrap();
+    let status = pool.activities().continue_removal(&Job::default()).unwrap().unwrap();
     assert_eq!(status.state, "finished");
     (storm, pool)
 }
 
 /// Deletes every third file, from one on.
 fn delete_files(pool: &Pool, first: u32) {
-    let files = pool.filesystem("tank").unwrap();
+    let files = pool.datasets().filesystem("tank").unwrap();
     let root = ObjectId::new(files.reader().root().unwrap().ino());
     for number in (first..FILES).step_by(3) {
         files.unlink(&credentials(), root, format!("file{number}").as_bytes()).unwrap();
@@ -64,11 +64,11 @@ fn compare_files(pool: &Pool, first: u32, when: &str) {
 }
 
 fn condense(pool: &Pool) -> bool {
-    pool.condense_mapping(&LIMITS, &Job::default()).unwrap()
+    pool.activities().condense_mapping(&LIMITS, &Job::default()).unwrap()
 }
 
 fn mapping_memory(pool: &Pool) -> u64 {
-    pool.removal_status().unwrap().mapping_memory
+    pool.activities().removal_status().unwrap().mapping_memory
 }
 
 /// The pool after a power cut, as zdb and the examiner see it.
@@ -96,13 +96,16 @@ fn condensed_mapping_has_only_what_is_used() {
     let before = mapping_memory(&pool);
     delete_files(&pool, 1);
     let none = CondenseLimits::default();
-    assert!(!pool.condense_mapping(&none, &Job::default()).unwrap(), "the mapping is short");
+    assert!(
+        !pool.activities().condense_mapping(&none, &Job::default()).unwrap(),
+        "the mapping is short"
+    );
     assert!(condense(&pool));
     assert!(!condense(&pool), "it is condensed");
     let after = mapping_memory(&pool);
     assert!(after > 0 && after < before * 3 / 4, "{before} bytes, then {after}");
     compare_files(&pool, 2, "after condensing");
-    let scrubbed = pool.scrub(&engine::pool::ScanProgress::new()).unwrap();
+    let scrubbed = pool.scans().scrub(&engine::pool::ScanProgress::new()).unwrap();
     assert!(scrubbed.complete && scrubbed.errors == 0, "{scrubbed:?}");
     // the space of what is left is found by the new mapping
     delete_files(&pool, 2);
@@ -127,7 +130,7 @@ fn condensing_goes_on_after_power_cuts() {
     let (mut resumed, step) = (0, ((end - start) / 12).max(1));
     for at in (start..=end).step_by(step) {
         let (devices, pool) = pool_after_cut(&storm, at);
-        let is_condensing = pool.is_condensing();
+        let is_condensing = pool.activities().is_condensing();
         if is_condensing && resumed == 0 {
             // a pool between two steps
             zdb_finds_no_leak(&devices, &format!("cut at {at}"));

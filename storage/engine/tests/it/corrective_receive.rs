@@ -22,13 +22,13 @@ fn create_pool(name: &str) -> (Pool, TempDir) {
         name: name.to_owned(),
         properties: properties.iter().copied().map(pair).collect(),
     };
-    pool.create_filesystem(&new("tank/plain", &[])).unwrap();
+    pool.datasets().create_filesystem(&new("tank/plain", &[])).unwrap();
     let key = [("encryption", "on"), ("keyformat", "passphrase"), ("pbkdf2iters", "100000")];
-    pool.create_filesystem_with(&new("tank/secret", &key), Some(SECRET)).unwrap();
+    pool.datasets().create_filesystem_with(&new("tank/secret", &key), Some(SECRET)).unwrap();
     for filesystem in ["tank/plain", "tank/secret"] {
         write_file(&pool, filesystem, "noise", &noise_bytes(5, 700_000));
         write_file(&pool, filesystem, "text", &text());
-        pool.create_snapshots(&[format!("{filesystem}@one")]).unwrap();
+        pool.snapshots().create(&[format!("{filesystem}@one")]).unwrap();
     }
     (pool, folder)
 }
@@ -39,7 +39,7 @@ fn text() -> Vec<u8> {
 
 fn send(pool: &Pool, request: &SendRequest) -> Vec<u8> {
     let mut stream = Vec::new();
-    pool.send(request, &mut stream).unwrap();
+    pool.streams().send(request, &mut stream).unwrap();
     stream
 }
 
@@ -79,11 +79,11 @@ fn import(folder: &TempDir) -> Pool {
 fn heal(pool: &Pool, target: &str, dry_run: bool, stream: &[u8]) -> Result<Healed, Error> {
     let mut bytes = stream;
     let mut input = StreamInput::open(&mut bytes)?;
-    pool.heal_from_stream(target, dry_run, &mut input)
+    pool.streams().heal(target, dry_run, &mut input)
 }
 
 fn can_read(pool: &Pool, filesystem: &str, name: &str) -> bool {
-    let live = pool.filesystem(filesystem).unwrap();
+    let live = pool.datasets().filesystem(filesystem).unwrap();
     let file = live.reader().find(name.as_bytes()).unwrap().unwrap();
     let mut bytes = vec![0; usize::try_from(file.stat().size).unwrap()];
     file.content().read(0, &mut bytes).is_ok()
@@ -119,7 +119,7 @@ fn stream_heals_damaged_blocks_of_snapshot() {
         if is_secret && !raw {
             let locked = heal(&pool, &snapshot, false, &stream).unwrap_err();
             assert!(matches!(locked, Error::Locked { .. }), "{locked}");
-            pool.load_key(filesystem, SECRET).unwrap();
+            pool.keys().load(filesystem, SECRET).unwrap();
         }
         let counted = heal(&pool, &snapshot, true, &stream).unwrap();
         assert_eq!((counted.damaged, counted.repaired), (damaged, 0), "{filesystem}");
@@ -129,7 +129,7 @@ fn stream_heals_damaged_blocks_of_snapshot() {
         assert_eq!(done.snapshot, snapshot);
         assert_eq!(heal(&pool, &snapshot, false, &stream).unwrap().damaged, 0);
         if raw {
-            pool.load_key(filesystem, SECRET).unwrap();
+            pool.keys().load(filesystem, SECRET).unwrap();
         }
         assert!(read_file(&pool, filesystem, "noise") == noise_bytes(5, 700_000));
         assert!(read_file(&pool, filesystem, "text") == text());
@@ -143,7 +143,7 @@ fn wrong_stream_heals_nothing() {
     let form = SendRequest { large_blocks: true, compressed: true, ..SendRequest::default() };
     let stream =
         send(&pool, &SendRequest { snapshot: "tank/plain@one".to_owned(), ..form.clone() });
-    pool.create_snapshots(&["tank/plain@two".to_owned()]).unwrap();
+    pool.snapshots().create(&["tank/plain@two".to_owned()]).unwrap();
     let other = send(&pool, &SendRequest { snapshot: "tank/plain@two".to_owned(), ..form });
     pool.export().unwrap();
     drop(pool);

@@ -34,9 +34,9 @@ fn find_content(reader: &FileSystemReader, name: &str) -> Content {
 /// The content of a file of a file system or of a snapshot.
 fn content(pool: &Pool, dataset: &str, name: &str) -> Content {
     if dataset.contains('@') {
-        return find_content(&pool.synced_reader(dataset).unwrap(), name);
+        return find_content(&pool.datasets().synced_reader(dataset).unwrap(), name);
     }
-    find_content(pool.filesystem(dataset).unwrap().reader(), name)
+    find_content(pool.datasets().filesystem(dataset).unwrap().reader(), name)
 }
 
 /// Makes a new file of a file system share a whole content. Returns the number of bytes shared.
@@ -46,7 +46,7 @@ fn clone_to(
     dataset: &str,
     name: &str,
 ) -> engine::files::Result<u64> {
-    let fs = pool.filesystem(dataset).unwrap();
+    let fs = pool.datasets().filesystem(dataset).unwrap();
     let root = ObjectId::new(fs.reader().root_object());
     let new = NewInode::default();
     let file = fs.create(&credentials(), root, name.as_bytes(), &new)?;
@@ -68,11 +68,11 @@ fn import(folder: &TempDir) -> Pool {
 fn file_systems_share_blocks_after_source_is_destroyed() {
     let (folder, pool) = create_pool("across");
     for name in ["tank/a", "tank/b"] {
-        pool.create_filesystem(&new_dataset(name, &[])).unwrap();
+        pool.datasets().create_filesystem(&new_dataset(name, &[])).unwrap();
     }
     let bytes = noise_bytes(1, u32::try_from(20 * RECORD_SIZE + 5000).unwrap());
     write_file(&pool, "tank/a", "letter", &bytes);
-    pool.create_snapshots(&["tank/a@one".to_owned()]).unwrap();
+    pool.snapshots().create(&["tank/a@one".to_owned()]).unwrap();
     write_file(&pool, "tank/a", "young", b"dirty blocks are copied");
     let dirty = content(&pool, "tank/a", "young");
     assert_eq!(clone_to(&pool, &dirty, "tank/b", "young").unwrap(), 0);
@@ -92,7 +92,7 @@ fn file_systems_share_blocks_after_source_is_destroyed() {
     // once more in the txg that destroys the sources
     assert_eq!(clone_to(&pool, &source, "tank/b", "of-head-late").unwrap(), size);
     assert_eq!(clone_to(&pool, &kept, "tank/b", "of-snapshot-late").unwrap(), size);
-    pool.destroy_all(&["tank/a@one".to_owned(), "tank/a".to_owned()], false).unwrap();
+    pool.datasets().destroy_all(&["tank/a@one".to_owned(), "tank/a".to_owned()], false).unwrap();
     // a source that was destroyed shares nothing any more
     assert_eq!(clone_to(&pool, &source, "tank/b", "none").unwrap_or(0), 0);
     assert_eq!(clone_to(&pool, &kept, "tank/b", "nothing").unwrap_or(0), 0);
@@ -102,7 +102,7 @@ fn file_systems_share_blocks_after_source_is_destroyed() {
     for name in ["of-head", "of-snapshot", "of-head-late", "of-snapshot-late"] {
         assert!(read_file(&pool, "tank/b", name) == bytes, "{name}");
     }
-    pool.destroy("tank/b").unwrap();
+    pool.datasets().destroy("tank/b").unwrap();
     export_and_check(&folder, pool);
 }
 
@@ -110,15 +110,15 @@ fn file_systems_share_blocks_after_source_is_destroyed() {
 fn clones_activate_features_of_their_blocks() {
     let (folder, pool) = create_pool("across-features");
     let source = [("recordsize", "1M"), ("compression", "zstd"), ("checksum", "blake3")];
-    pool.create_filesystem(&new_dataset("tank/a", &source)).unwrap();
+    pool.datasets().create_filesystem(&new_dataset("tank/a", &source)).unwrap();
     let plain = [("compression", "off"), ("checksum", "on"), ("recordsize", "128K")];
-    pool.create_filesystem(&new_dataset("tank/b", &plain)).unwrap();
+    pool.datasets().create_filesystem(&new_dataset("tank/b", &plain)).unwrap();
     write_file(&pool, "tank/a", "text", &b"compressible ".repeat(300_000));
     pool.sync().unwrap();
     let text = content(&pool, "tank/a", "text");
     assert_eq!(clone_to(&pool, &text, "tank/b", "text").unwrap(), 13 * 300_000);
     drop(text);
-    pool.destroy("tank/a").unwrap();
+    pool.datasets().destroy("tank/a").unwrap();
     let after = copy_after_cut(&folder, "across-features-cut", 3);
     let features = run_zdb(after.path(), &["-dd"]);
     for feature in ["large_blocks", "zstd_compress", "blake3"] {
@@ -133,18 +133,20 @@ fn encrypted_blocks_are_shared_below_one_key_only() {
     const ENCRYPTED: [(&str, &str); 3] =
         [("encryption", "on"), ("keyformat", "passphrase"), ("pbkdf2iters", "100000")];
     let (folder, pool) = create_pool("across-keys");
-    pool.create_filesystem(&new_dataset("tank/plain", &[])).unwrap();
+    pool.datasets().create_filesystem(&new_dataset("tank/plain", &[])).unwrap();
     for name in ["tank/a", "tank/b"] {
-        pool.create_filesystem_with(&new_dataset(name, &ENCRYPTED), Some(SECRET)).unwrap();
+        pool.datasets()
+            .create_filesystem_with(&new_dataset(name, &ENCRYPTED), Some(SECRET))
+            .unwrap();
     }
     // it has its parent's user key, and a master key of its own
-    pool.create_filesystem(&new_dataset("tank/a/child", &[])).unwrap();
+    pool.datasets().create_filesystem(&new_dataset("tank/a/child", &[])).unwrap();
     let bytes = noise_bytes(3, 1 << 20);
     for name in ["tank/plain", "tank/a"] {
         write_file(&pool, name, "letter", &bytes);
     }
-    pool.create_snapshots(&["tank/a@one".to_owned()]).unwrap();
-    pool.clone_snapshot("tank/a@one", &new_dataset("tank/clone", &[])).unwrap();
+    pool.snapshots().create(&["tank/a@one".to_owned()]).unwrap();
+    pool.snapshots().clone_snapshot("tank/a@one", &new_dataset("tank/clone", &[])).unwrap();
     let (plain, secret) =
         (content(&pool, "tank/plain", "letter"), content(&pool, "tank/a", "letter"));
     let kept = content(&pool, "tank/a@one", "letter");
@@ -169,7 +171,7 @@ fn encrypted_blocks_are_shared_below_one_key_only() {
     }
     export_and_check(&folder, pool);
     let pool = import(&folder);
-    pool.load_key("tank/a", SECRET).unwrap();
+    pool.keys().load("tank/a", SECRET).unwrap();
     assert!(read_file(&pool, "tank/clone", "copy-4") == bytes);
     export_and_check(&folder, pool);
 }
@@ -177,17 +179,17 @@ fn encrypted_blocks_are_shared_below_one_key_only() {
 #[test]
 fn rollback_of_source_leaves_clones_whole() {
     let (folder, pool) = create_pool("across-rollback");
-    pool.create_filesystem(&new_dataset("tank/a", &[])).unwrap();
-    pool.create_filesystem(&new_dataset("tank/b", &[])).unwrap();
-    pool.create_snapshots(&["tank/a@empty".to_owned()]).unwrap();
+    pool.datasets().create_filesystem(&new_dataset("tank/a", &[])).unwrap();
+    pool.datasets().create_filesystem(&new_dataset("tank/b", &[])).unwrap();
+    pool.snapshots().create(&["tank/a@empty".to_owned()]).unwrap();
     let bytes = noise_bytes(5, 3 << 20);
     write_file(&pool, "tank/a", "letter", &bytes);
     pool.sync().unwrap();
     let source = content(&pool, "tank/a", "letter");
     assert_eq!(clone_to(&pool, &source, "tank/b", "copy").unwrap(), 3 << 20);
-    pool.rollback_dataset("tank/a").unwrap();
+    pool.snapshots().rollback("tank/a").unwrap();
     // the head of this handle is gone, and another head has its number
-    drop(pool.filesystem("tank/a").unwrap());
+    drop(pool.datasets().filesystem("tank/a").unwrap());
     assert_eq!(clone_to(&pool, &source, "tank/b", "late").unwrap_or(0), 0);
     drop(source);
     export_and_check(&folder, pool);
@@ -201,7 +203,7 @@ fn rollback_of_source_leaves_clones_whole() {
 fn clones_race_with_destruction_of_their_source() {
     const ROUNDS: u32 = 12;
     let (folder, pool) = create_pool("across-race");
-    pool.create_filesystem(&new_dataset("tank/b", &[])).unwrap();
+    pool.datasets().create_filesystem(&new_dataset("tank/b", &[])).unwrap();
     let is_done = AtomicBool::new(false);
     let mut expected = Vec::new();
     std::thread::scope(|scope| {
@@ -213,10 +215,10 @@ fn clones_race_with_destruction_of_their_source() {
         for round in 0..ROUNDS {
             let name = format!("tank/s{round}");
             let snapshot = format!("{name}@one");
-            pool.create_filesystem(&new_dataset(&name, &[])).unwrap();
+            pool.datasets().create_filesystem(&new_dataset(&name, &[])).unwrap();
             let bytes = noise_bytes(round + 10, 700_000);
             write_file(&pool, &name, "letter", &bytes);
-            pool.create_snapshots(std::slice::from_ref(&snapshot)).unwrap();
+            pool.snapshots().create(std::slice::from_ref(&snapshot)).unwrap();
             let sources = [content(&pool, &name, "letter"), content(&pool, &snapshot, "letter")];
             // one that no destruction can be faster than
             let first = format!("copy-{round}-first");
@@ -232,7 +234,7 @@ fn clones_race_with_destruction_of_their_source() {
                 }
                 shared
             });
-            pool.destroy_all(&[snapshot, name], false).unwrap();
+            pool.datasets().destroy_all(&[snapshot, name], false).unwrap();
             expected.push((bytes, cloner.join().unwrap()));
         }
         is_done.store(true, Ordering::Release);
@@ -244,6 +246,6 @@ fn clones_race_with_destruction_of_their_source() {
             assert!(read_file(&pool, "tank/b", copy) == *bytes, "{copy}");
         }
     }
-    pool.destroy("tank/b").unwrap();
+    pool.datasets().destroy("tank/b").unwrap();
     export_and_check(&folder, pool);
 }

@@ -15,14 +15,14 @@ fn values(pool: &Pool) -> Vec<(String, String)> {
     let mut show = |dataset: engine::dataset::Dataset| {
         found.extend(dataset.properties.into_iter().map(|it| (it.value, it.source)));
     };
-    pool.list_datasets("tank/fs", &query, &mut show, &mut |event| panic!("{event}")).unwrap();
+    pool.datasets().list("tank/fs", &query, &mut show, &mut |event| panic!("{event}")).unwrap();
     found
 }
 
 fn set(pool: &Pool, properties: &[(&str, &str)]) -> engine::Result<()> {
     let all: Vec<_> =
         properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    pool.set_properties("tank/fs", &all)
+    pool.properties().set_all("tank/fs", &all)
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn properties_are_set_together_or_not_at_all() {
     let pool = new_pool(&folder, engine::pool::VdevLayout::Single, 1);
     let pool = engine::pool::create(&pool, &environment()).unwrap();
     let new = NewDataset { name: "tank/fs".to_owned(), properties: Vec::new() };
-    pool.create_filesystem(&new).unwrap();
+    pool.datasets().create_filesystem(&new).unwrap();
     let before = values(&pool);
     // refused for its value, its name, and the free space: the last only when the others are set
     for refused in [("compression", "best"), ("nonsense", "on"), ("reservation", "1T")] {

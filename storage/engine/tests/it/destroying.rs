@@ -16,11 +16,11 @@ fn pool() -> (Pool, Arc<dyn Device>) {
 
 fn make(pool: &Pool, name: &str) {
     let new = NewDataset { name: name.to_owned(), properties: Vec::new() };
-    pool.create_filesystem(&new).unwrap();
+    pool.datasets().create_filesystem(&new).unwrap();
 }
 
 fn snapshots(pool: &Pool, filesystem: &str) -> Vec<String> {
-    let all = pool.snapshots(filesystem).unwrap().into_iter();
+    let all = pool.snapshots().list(filesystem).unwrap().into_iter();
     all.map(|it| format!("{filesystem}@{}", it.name)).collect()
 }
 
@@ -39,18 +39,18 @@ fn destroy_plan_stops_between_batches() {
         if number % 50 == 0 {
             write_file(&held, "tank/a", &format!("file{number}"), &vec![7; 40_000]);
         }
-        held.create_snapshots(&[format!("tank/a@{number}")]).unwrap();
+        held.snapshots().create(&[format!("tank/a@{number}")]).unwrap();
     }
     let mut plan = DestroyPlan::new(snapshots(&held, "tank/a"), false);
-    held.destroy_batch(&mut plan).unwrap();
+    held.datasets().destroy_batch(&mut plan).unwrap();
     // the rest is complete, and can be changed by others
     assert!((1..MANY).contains(&plan.done()), "{}", plan.done());
     assert_eq!(snapshots(&held, "tank/a"), plan.names_left());
     let last = plan.names_left().last().unwrap().clone();
-    held.destroy(&last).unwrap();
-    held.create_snapshots(std::slice::from_ref(&last)).unwrap();
+    held.datasets().destroy(&last).unwrap();
+    held.snapshots().create(std::slice::from_ref(&last)).unwrap();
     while !plan.next_names().is_empty() {
-        held.destroy_batch(&mut plan).unwrap();
+        held.datasets().destroy_batch(&mut plan).unwrap();
     }
     assert_eq!(snapshots(&held, "tank/a"), [last], "it was not there when the plan was made");
     assert_clean(&held, drive);
@@ -62,20 +62,20 @@ fn nothing_is_destroyed_if_the_plan_cannot_be() {
     make(&held, "tank/a");
     let names: Vec<String> = ["one", "two", "three"].map(|it| format!("tank/a@{it}")).into();
     for name in &names {
-        held.create_snapshots(std::slice::from_ref(name)).unwrap();
+        held.snapshots().create(std::slice::from_ref(name)).unwrap();
     }
     let clone = NewDataset { name: "tank/clone".to_owned(), properties: Vec::new() };
-    held.clone_snapshot("tank/a@two", &clone).unwrap();
-    let why = held.destroy_all(&names, false).unwrap_err().to_string();
+    held.snapshots().clone_snapshot("tank/a@two", &clone).unwrap();
+    let why = held.datasets().destroy_all(&names, false).unwrap_err().to_string();
     assert!(why.contains("tank/a@two") && why.contains("clones"), "{why}");
     let missing = [names.clone(), vec!["tank/a@four".to_owned()]].concat();
-    let why = held.destroy_all(&missing, true).unwrap_err().to_string();
+    let why = held.datasets().destroy_all(&missing, true).unwrap_err().to_string();
     assert!(why.contains("tank/a@four"), "{why}");
     assert_eq!(snapshots(&held, "tank/a"), names);
     // those around it go; it goes with its clone
-    held.destroy_all(&names, true).unwrap();
+    held.datasets().destroy_all(&names, true).unwrap();
     assert_eq!(snapshots(&held, "tank/a"), ["tank/a@two"]);
-    held.destroy("tank/clone").unwrap();
+    held.datasets().destroy("tank/clone").unwrap();
     assert!(snapshots(&held, "tank/a").is_empty());
     assert_clean(&held, drive);
 }
@@ -86,14 +86,14 @@ fn work_to_destroy(count: usize) -> (u64, u64) {
     let (pool, drive) = pool();
     make(&pool, "tank/a");
     for number in 0..count {
-        pool.create_snapshots(&[format!("tank/a@{number}")]).unwrap();
+        pool.snapshots().create(&[format!("tank/a@{number}")]).unwrap();
     }
     let read_blocks = || {
-        let counts = pool.cache_counts();
+        let counts = pool.drives().cache_counts();
         counts.memory_hits + counts.memory_misses
     };
     let (blocks, txg) = (read_blocks(), pool.txg());
-    pool.destroy_all(&snapshots(&pool, "tank/a"), false).unwrap();
+    pool.datasets().destroy_all(&snapshots(&pool, "tank/a"), false).unwrap();
     let work = (read_blocks() - blocks, pool.txg() - txg);
     assert_clean(&pool, drive);
     work

@@ -13,7 +13,8 @@ fn new_dataset(name: &str, properties: &[(&str, &str)]) -> NewDataset {
 
 fn dataset_names(pool: &Pool) -> Vec<String> {
     let (mut found, wanted) = (Vec::new(), DatasetQuery::default());
-    pool.list_datasets("tank", &wanted, &mut |dataset| found.push(dataset.name), &mut |_| ())
+    pool.datasets()
+        .list("tank", &wanted, &mut |dataset| found.push(dataset.name), &mut |_| ())
         .unwrap();
     found
 }
@@ -28,16 +29,22 @@ fn operations_needing_disabled_features_are_refused() {
     let held = engine::pool::create_with_options(&pool, wishes, &environment()).unwrap();
     let own = [("encryption", "on"), ("keyformat", "raw")];
     let key = Some(&[7; 32][..]);
-    assert!(held.create_filesystem_with(&new_dataset("tank/secret", &own), key).is_err());
     assert!(
-        held.create_volume_with(&new_dataset("tank/v", &own), (8 << 20, 16384), true, key).is_err()
+        held.datasets().create_filesystem_with(&new_dataset("tank/secret", &own), key).is_err()
+    );
+    assert!(
+        held.volumes()
+            .create_with(&new_dataset("tank/v", &own), (8 << 20, 16384), true, key)
+            .is_err()
     );
     assert_eq!(dataset_names(&held), ["tank"]);
     // its first block would have ended the pool's use
-    assert!(held.create_volume(&new_dataset("tank/large", &[]), 8 << 20, 1 << 20, true).is_err());
+    assert!(
+        held.volumes().create(&new_dataset("tank/large", &[]), 8 << 20, 1 << 20, true).is_err()
+    );
     assert_eq!(dataset_names(&held), ["tank"]);
-    held.create_volume(&new_dataset("tank/small", &[]), 8 << 20, 128 << 10, true).unwrap();
-    held.volume("tank/small").unwrap().write(0, &vec![5; 300_000]).unwrap();
+    held.volumes().create(&new_dataset("tank/small", &[]), 8 << 20, 128 << 10, true).unwrap();
+    held.volumes().get("tank/small").unwrap().write(0, &vec![5; 300_000]).unwrap();
     held.export().unwrap();
     drop(held);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
@@ -47,12 +54,12 @@ fn operations_needing_disabled_features_are_refused() {
 fn streams_needing_disabled_features_are_refused() {
     let (source, _folder) = create_pool("refused-source");
     write_file(&source, "tank", "file", &vec![7; 200_000]);
-    source.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    source.snapshots().create(&["tank@one".to_owned()]).unwrap();
     let send = |change: &dyn Fn(&mut SendRequest)| {
         let mut request = SendRequest { snapshot: "tank@one".to_owned(), ..SendRequest::default() };
         change(&mut request);
         let mut stream = Vec::new();
-        source.send(&request, &mut stream).unwrap();
+        source.streams().send(&request, &mut stream).unwrap();
         stream
     };
     let folder = TempDir::new("refused-streams", 1, 256 << 20);

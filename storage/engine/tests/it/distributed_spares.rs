@@ -39,9 +39,9 @@ fn distributed_spare_restores_redundancy() {
     assert_eq!(activate(&pool), 1);
     assert_eq!(activate(&pool), 0, "the drive has a spare already");
     assert_eq!(spare_states(&pool), ["INUSE"]);
-    assert!(pool.detach_drive(SPARE).is_ok(), "the others still have all");
+    assert!(pool.vdevs().detach(SPARE).is_ok(), "the others still have all");
     assert_eq!(spare_states(&pool), ["AVAIL"]);
-    pool.replace_drive("d0.img", Some(SPARE.as_ref()), false).unwrap();
+    pool.vdevs().replace("d0.img", Some(SPARE.as_ref()), false).unwrap();
     resilver(&pool);
     let vdev = &pool.status().vdevs[0].children[0];
     assert_eq!((vdev.name.as_str(), vdev.state.as_str()), ("spare-0", "DEGRADED"));
@@ -72,7 +72,7 @@ fn replaced_drive_frees_the_distributed_spare() {
     assert_eq!(activate(&pool), 1);
     resilver(&pool);
     let new = create_image(&folder, "new.img", DRIVE_SIZE);
-    pool.replace_drive("d0.img", Some(&new), false).unwrap();
+    pool.vdevs().replace("d0.img", Some(&new), false).unwrap();
     resilver(&pool);
     assert_eq!(spare_states(&pool), ["AVAIL"]);
     assert_eq!(leaf_states(&pool), ["ONLINE"; DRIVES]);
@@ -85,7 +85,7 @@ fn detached_drive_leaves_the_distributed_spare() {
     let (folder, pool, _) = draid_without_first("dspare-stays");
     assert_eq!(activate(&pool), 1);
     resilver(&pool);
-    pool.detach_drive("d0.img").unwrap();
+    pool.vdevs().detach("d0.img").unwrap();
     assert_eq!(spare_states(&pool), ["INUSE"]);
     pool.export().unwrap();
     drop(pool);
@@ -93,7 +93,7 @@ fn detached_drive_leaves_the_distributed_spare() {
     let pool = import(&[folder.path().into()]);
     assert_files(&pool);
     let new = create_image(&folder, "new.img", DRIVE_SIZE);
-    pool.replace_drive(SPARE, Some(&new), false).unwrap();
+    pool.vdevs().replace(SPARE, Some(&new), false).unwrap();
     resilver(&pool);
     assert_eq!(spare_states(&pool), ["AVAIL"]);
     assert_files(&pool);
@@ -116,7 +116,7 @@ fn distributed_spare_survives_power_cuts() {
     resilver_with_failed(&pool);
     assert_files(&pool);
     let in_use = storm.journal().len();
-    pool.detach_drive(SPARE).unwrap();
+    pool.vdevs().detach(SPARE).unwrap();
     let end = storm.journal().len();
     assert_eq!(spare_states(&pool), ["AVAIL"]);
     drop(pool);
@@ -131,7 +131,7 @@ fn distributed_spare_serves_its_own_draid_only() {
     new.vdevs.extend(new_pool(VdevLayout::Mirror, &drives[DRIVES..], &[]).vdevs);
     new.force = true;
     let pool = engine::pool::create(&new, &environment()).unwrap();
-    let why = pool.replace_drive("d7.img", Some(SPARE.as_ref()), false).unwrap_err().to_string();
+    let why = pool.vdevs().replace("d7.img", Some(SPARE.as_ref()), false).unwrap_err().to_string();
     assert!(why.contains("only drives of its own dRAID"), "{why}");
     pool.export().unwrap();
 }
@@ -148,25 +148,26 @@ fn wait_until(pool: &Pool, is_so: impl Fn() -> bool) {
 }
 
 fn is_idle(pool: &Pool) -> bool {
-    !pool.needs_resilver() && !pool.scan_status().is_some_and(|scan| ScanStatus::is_scanning(&scan))
+    !pool.scans().needs_resilver()
+        && !pool.scans().status().is_some_and(|scan| ScanStatus::is_scanning(&scan))
 }
 
 /// The spare goes back from one drive, and is put beside another in the same moment.
 fn use_spare_twice(pool: &Pool) {
     let fault = OfflineOptions { temporary: false, fault: true };
-    pool.offline_drive("d1.img", fault).unwrap();
+    pool.drives().offline("d1.img", fault).unwrap();
     assert_eq!(activate(pool), 1);
-    pool.start_resilver();
+    pool.scans().start_resilver();
     wait_until(pool, || is_idle(pool));
     pool.clear_errors(None).unwrap();
-    pool.start_resilver();
+    pool.scans().start_resilver();
     wait_until(pool, || spare_states(pool) == ["AVAIL"]);
-    pool.rebuild_drive("d2.img", Some(SPARE.as_ref()), false).unwrap();
-    pool.start_resilver();
+    pool.vdevs().rebuild("d2.img", Some(SPARE.as_ref()), false).unwrap();
+    pool.scans().start_resilver();
     wait_until(pool, || is_idle(pool));
     assert_eq!(spare_states(pool), ["INUSE"]);
     assert_eq!(pool.status().vdevs[0].children[2].name, "spare-2");
-    pool.detach_drive(SPARE).unwrap();
+    pool.vdevs().detach(SPARE).unwrap();
     assert_eq!(spare_states(pool), ["AVAIL"]);
 }
 
@@ -180,8 +181,8 @@ fn freed_spare_is_used_again_at_once() {
     pool.sync().unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| pool.run_activities(&stop));
-        scope.spawn(|| pool.run_txg_sync(Duration::from_millis(20), &stop));
+        scope.spawn(|| pool.background().run_activities(&stop));
+        scope.spawn(|| pool.background().run_txg_sync(Duration::from_millis(20), &stop));
         let done = catch_unwind(AssertUnwindSafe(|| {
             for _ in 0..4 {
                 use_spare_twice(&pool);

@@ -42,12 +42,12 @@ fn grown_drives_are_used_without_export() {
         grow(&drives, 3 * DRIVE_SIZE);
         let more = expandable(&pool);
         assert!(more >= size * 3 / 2 && pool.status().size == size, "{name}: {more}");
-        assert_eq!(pool.expand_grown_drives().unwrap(), 0, "autoexpand is off");
+        assert_eq!(pool.drives().expand_grown().unwrap(), 0, "autoexpand is off");
         if name == "mirror" {
-            assert!(pool.expand_drive("d0.img").unwrap());
+            assert!(pool.drives().expand("d0.img").unwrap());
         } else {
-            pool.set_pool_property("autoexpand", "on").unwrap();
-            assert_eq!(pool.expand_grown_drives().unwrap(), 1);
+            pool.properties().set_pool("autoexpand", "on").unwrap();
+            assert_eq!(pool.drives().expand_grown().unwrap(), 1);
         }
         assert_eq!((expandable(&pool), pool.status().size), (0, size + more), "{name}");
         let large = noise_bytes(2, 100 << 20);
@@ -83,7 +83,7 @@ fn drive_that_failed_for_a_while_is_resilvered() {
     pool.sync().unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| pool.run_activities(&stop));
+        scope.spawn(|| pool.background().run_activities(&stop));
         storm.disks()[1].add_fault(Fault::Flush);
         write_file(&pool, "tank", "while", &noise_bytes(2, 3 << 20));
         pool.sync().unwrap();
@@ -91,7 +91,7 @@ fn drive_that_failed_for_a_while_is_resilvered() {
         storm.disks()[1].clear_faults();
         // nobody writes, and the drive answers again
         let begun = Instant::now();
-        while leaf_states(&pool) != ["ONLINE"; 3] || pool.needs_resilver() {
+        while leaf_states(&pool) != ["ONLINE"; 3] || pool.scans().needs_resilver() {
             clock.fetch_add(11, Ordering::AcqRel);
             std::thread::sleep(Duration::from_millis(20));
             if begun.elapsed() > TIMEOUT {
@@ -102,7 +102,7 @@ fn drive_that_failed_for_a_while_is_resilvered() {
         assert_eq!(failed, ["ONLINE", "FAULTED", "ONLINE"]);
     });
     assert_eq!(leaf_states(&pool), ["ONLINE"; 3]);
-    assert!(!pool.needs_resilver(), "it has what it missed");
+    assert!(!pool.scans().needs_resilver(), "it has what it missed");
     // another drive may fail now
     storm.disks()[0].add_fault(Fault::Removed);
     for (name, seed) in [("before", 1), ("while", 2)] {
@@ -117,8 +117,8 @@ fn last_replica_is_degraded_by_forced_offline() {
     let pool = engine::pool::create(&new_pool(&folder, VdevLayout::Mirror, 2), &environment());
     let pool = pool.unwrap();
     let fault = OfflineOptions { temporary: false, fault: true };
-    pool.offline_drive("d0.img", fault).unwrap();
-    pool.offline_drive("d1.img", fault).unwrap();
+    pool.drives().offline("d0.img", fault).unwrap();
+    pool.drives().offline("d1.img", fault).unwrap();
     assert_eq!(leaf_states(&pool), ["FAULTED", "DEGRADED"]);
     write_file(&pool, "tank", "while", &noise_bytes(1, 3 << 20));
     pool.export().unwrap();
@@ -133,8 +133,8 @@ fn last_replica_is_degraded_by_forced_offline() {
     resilver(&pool);
     assert_eq!(leaf_states(&pool), ["ONLINE", "ONLINE"]);
     // until the export only
-    pool.offline_drive("d0.img", OfflineOptions { temporary: true, fault: false }).unwrap();
-    pool.offline_drive("d1.img", OfflineOptions { temporary: true, fault: true }).unwrap();
+    pool.drives().offline("d0.img", OfflineOptions { temporary: true, fault: false }).unwrap();
+    pool.drives().offline("d1.img", OfflineOptions { temporary: true, fault: true }).unwrap();
     assert_eq!(leaf_states(&pool), ["OFFLINE", "DEGRADED"]);
     pool.export().unwrap();
     drop(pool);

@@ -55,7 +55,7 @@ fn image_of_the_label_path_is_used() {
             by_name
         }] {
             let held = import(&paths);
-            let mut drives = held.drives();
+            let mut drives = held.drives().list();
             drives.sort();
             assert_eq!(drives, folder.drives(count));
             let mut duplicates = reported_duplicates(&held);
@@ -85,7 +85,7 @@ fn moved_copies_are_chosen_by_name() {
         fs::copy(folder.path().join("d0.img"), elsewhere.join(name)).unwrap();
     }
     let held = import(std::slice::from_ref(&elsewhere));
-    assert_eq!(held.drives(), [elsewhere.join("d0.img")]);
+    assert_eq!(held.drives().list(), [elsewhere.join("d0.img")]);
     export_pool(held);
 }
 
@@ -104,7 +104,7 @@ fn newest_copy_is_used_despite_its_path() {
     fs::rename(&image, &newer).unwrap();
     fs::rename(&old, &image).unwrap();
     let held = import(&[folder.path().to_owned()]);
-    assert_eq!(held.drives(), [newer]);
+    assert_eq!(held.drives().list(), [newer]);
     assert_eq!(read_file(&held, "tank", "f"), b"newer");
     assert_eq!(reported_duplicates(&held), [image]);
     export_pool(held);
@@ -127,7 +127,7 @@ fn copies_of_spares_and_caches_are_unused() {
         copy_image(&two, "z2"),
     ];
     let held = import(&[folder.path().to_owned()]);
-    let drives = held.drives();
+    let drives = held.drives().list();
     assert!(drives.contains(&one) && drives.contains(&two), "{drives:?}");
     let mut duplicates = reported_duplicates(&held);
     duplicates.sort();
@@ -141,9 +141,10 @@ fn pool_name_that_overflows_snapshot_names_is_refused() {
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     let dataset = format!("tank/{}", "d".repeat(200));
-    held.create_filesystem(&engine::pool::NewDataset { name: dataset.clone(), properties: vec![] })
+    held.datasets()
+        .create_filesystem(&engine::pool::NewDataset { name: dataset.clone(), properties: vec![] })
         .unwrap();
-    held.create_snapshots(&[format!("{dataset}@{}", "s".repeat(20))]).unwrap();
+    held.snapshots().create(&[format!("{dataset}@{}", "s".repeat(20))]).unwrap();
     export_pool(held);
     let import = |name: String, temporary| {
         let options = ImportOptions { new_name: Some(name), temporary, ..ImportOptions::default() };
@@ -196,10 +197,10 @@ fn destroyed_pool_imports_beside_user_of_its_drives() {
     };
     // the drive could be one of the destroyed pool that another program has open
     assert!(matches!(import(&options).unwrap_err(), engine::Error::InUse { .. }));
-    let options = ImportOptions { foreign_drives: other.drives(), ..options };
+    let options = ImportOptions { foreign_drives: other.drives().list(), ..options };
     let found = import(&options).unwrap();
     assert_eq!(read_file(&found, "tank", "f"), b"still there");
-    assert_eq!(found.drives(), folder.drives(3)[1..]);
+    assert_eq!(found.drives().list(), folder.drives(3)[1..]);
     export_pool(found);
     export_pool(other);
 }

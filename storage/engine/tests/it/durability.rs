@@ -16,7 +16,7 @@ use crate::test_pool::{
 fn names_after(folder: &TempDir, name: &str, drives: usize, fs: &str) -> (TempDir, Vec<String>) {
     let after = copy_after_cut(folder, name, drives);
     let held = engine::pool::import(&[after.path().into()], "tank", false, &environment()).unwrap();
-    let live = held.filesystem(fs).unwrap();
+    let live = held.datasets().filesystem(fs).unwrap();
     let root = live.reader().file(live.reader().root_object()).unwrap();
     let mut names = Vec::new();
     let mut note = |name: engine::files::DirEntry| {
@@ -33,7 +33,7 @@ fn names_after(folder: &TempDir, name: &str, drives: usize, fs: &str) -> (TempDi
 }
 
 fn file_object(pool: &Pool, name: &str) -> ObjectId {
-    let fs = pool.filesystem("tank").unwrap();
+    let fs = pool.datasets().filesystem("tank").unwrap();
     ObjectId::new(fs.reader().find(name.as_bytes()).unwrap().unwrap().ino())
 }
 
@@ -42,11 +42,11 @@ fn sync_always_makes_every_change_durable() {
     let folder = TempDir::new("always", 1, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
-    held.set_property("tank", "sync", "always").unwrap();
+    held.properties().set("tank", "sync", "always").unwrap();
     write_file(&held, "tank", "one", b"first");
     let before = held.txg();
     write_file(&held, "tank", "two", b"second");
-    let fs = held.filesystem("tank").unwrap();
+    let fs = held.datasets().filesystem("tank").unwrap();
     let root = ObjectId::new(fs.reader().root_object());
     fs.write(&credentials(), file_object(&held, "two"), WriteOffset::End, b", and more").unwrap();
     let request = posix::RenameRequest {
@@ -74,16 +74,16 @@ fn long_commit_survives_power_cut() {
     let new = new_pool(&folder, VdevLayout::Raidz(1), DRIVES);
     let held = engine::pool::create(&new, &environment()).unwrap();
     write_file(&held, "tank", "first", b"the chain of log blocks begins");
-    held.filesystem("tank").unwrap().fsync(None).unwrap();
+    held.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
     held.sync().unwrap();
     let bytes = noise_bytes(9, (3 << 20) + 7700);
     write_file(&held, "tank", "long", &bytes);
     let before = held.txg();
     let file = file_object(&held, "long");
-    held.filesystem("tank").unwrap().fsync(Some(file.get())).unwrap();
+    held.datasets().filesystem("tank").unwrap().fsync(Some(file.get())).unwrap();
     assert_eq!(held.txg(), before, "only the log has it");
     // in the same txg, and without a commit
-    let fs = held.filesystem("tank").unwrap();
+    let fs = held.datasets().filesystem("tank").unwrap();
     fs.write(&credentials(), file, WriteOffset::At(1 << 20), &noise_bytes(8, 1 << 20)).unwrap();
     let after = copy_after_cut(&folder, "long-cut", DRIVES);
     assert_eq!(zdb_errors(&after, "tank"), None, "before the log is replayed");
@@ -103,18 +103,18 @@ fn sync_disabled_never_waits() {
     let folder = TempDir::new("disabled", 1, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
-    held.set_property("tank", "sync", "disabled").unwrap();
+    held.properties().set("tank", "sync", "disabled").unwrap();
     write_file(&held, "tank", "synced", b"first");
     held.sync().unwrap();
     let before = held.txg();
     write_file(&held, "tank", "fsynced", b"second");
-    held.filesystem("tank").unwrap().fsync(None).unwrap();
+    held.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
     assert_eq!(held.txg(), before);
     let (_, names) = names_after(&folder, "disabled-cut", 1, "tank");
     assert_eq!(names, ["synced"], "nothing was committed");
-    held.set_property("tank", "sync", "standard").unwrap();
+    held.properties().set("tank", "sync", "standard").unwrap();
     write_file(&held, "tank", "later", b"third");
-    held.filesystem("tank").unwrap().fsync(None).unwrap();
+    held.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
     let (_, names) = names_after(&folder, "standard-cut", 1, "tank");
     assert_eq!(names, ["fsynced", "later", "synced"]);
 }
@@ -127,22 +127,22 @@ fn volumes_follow_the_property_sync() {
     for sync in ["always", "disabled"] {
         let name = format!("tank/{sync}");
         let properties = vec![("sync".to_owned(), sync.to_owned())];
-        held.create_volume(&NewDataset { name, properties }, 8 << 20, 4096, true).unwrap();
+        held.volumes().create(&NewDataset { name, properties }, 8 << 20, 4096, true).unwrap();
     }
     for name in ["tank/always", "tank/disabled"] {
-        let volume = held.volume(name).unwrap();
+        let volume = held.volumes().get(name).unwrap();
         // the first commit of a log waits for a txg
         volume.write(0, &[1; 4096]).unwrap();
         held.sync().unwrap();
         volume.write(4096, &[2; 4096]).unwrap();
     }
-    held.volume("tank/disabled").unwrap().flush().unwrap();
+    held.volumes().get("tank/disabled").unwrap().flush().unwrap();
     let after = copy_after_cut(&folder, "volume-sync-cut", 1);
     drop(held);
     let held = engine::pool::import(&[after.path().into()], "tank", false, &environment()).unwrap();
     let mut bytes = [0; 4096];
     for (name, second) in [("tank/always", 2), ("tank/disabled", 0)] {
-        let volume = held.volume(name).unwrap();
+        let volume = held.volumes().get(name).unwrap();
         volume.read(4096, &mut bytes).unwrap();
         assert_eq!(bytes, [second; 4096], "{name}");
     }
@@ -177,11 +177,11 @@ fn logbias_selects_the_log_devices() {
     let held = engine::pool::create(&new, &environment()).unwrap();
     let properties = vec![("logbias".to_owned(), "throughput".to_owned())];
     let spared = NewDataset { name: "tank/spared".to_owned(), properties };
-    held.create_filesystem(&spared).unwrap();
+    held.datasets().create_filesystem(&spared).unwrap();
     for fs in ["tank", "tank/spared"] {
         for name in ["first", "second"] {
             write_file(&held, fs, name, &vec![5; 50_000]);
-            held.filesystem(fs).unwrap().fsync(None).unwrap();
+            held.datasets().filesystem(fs).unwrap().fsync(None).unwrap();
         }
     }
     let after = copy_after_cut(&folder, "logs-cut", 3);
@@ -204,8 +204,8 @@ fn attributes_that_move_outlast_a_power_cut() {
     let folder = TempDir::new("moving-xattrs", 1, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
-    held.set_property("tank", "xattr", "sa").unwrap();
-    let fs = held.filesystem("tank").unwrap();
+    held.properties().set("tank", "xattr", "sa").unwrap();
+    let fs = held.datasets().filesystem("tank").unwrap();
     let make = |name: &str| {
         write_file(&held, "tank", name, b"x");
         file_object(&held, name)
@@ -243,8 +243,14 @@ fn attributes_that_move_outlast_a_power_cut() {
         ("gone", None),
     ];
     for (name, value) in wanted {
-        let found =
-            again.filesystem("tank").unwrap().reader().find(name.as_bytes()).unwrap().unwrap();
+        let found = again
+            .datasets()
+            .filesystem("tank")
+            .unwrap()
+            .reader()
+            .find(name.as_bytes())
+            .unwrap()
+            .unwrap();
         assert!(found.xattr(b"user.k").unwrap().as_ref() == value, "{name}");
         assert!(found.xattr(b"user.c").unwrap().as_ref() == Some(&large), "{name}");
     }
@@ -259,8 +265,8 @@ fn an_fsync_keeps_attributes_that_are_files() {
     let folder = TempDir::new("kept-xattrs", 1, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
-    held.set_property("tank", "xattr", "dir").unwrap();
-    let fs = held.filesystem("tank").unwrap();
+    held.properties().set("tank", "xattr", "dir").unwrap();
+    let fs = held.datasets().filesystem("tank").unwrap();
     write_file(&held, "tank", "letter", b"x");
     let letter = file_object(&held, "letter");
     let set = |name: &str, value: Option<&[u8]>| {
@@ -282,7 +288,8 @@ fn an_fsync_keeps_attributes_that_are_files() {
     let after = copy_after_cut(&folder, "kept-xattrs-cut", 1);
     drop((fs, held));
     let again = engine::pool::import(&after.drives(1), "tank", false, &environment()).unwrap();
-    let found = again.filesystem("tank").unwrap().reader().find(b"letter").unwrap().unwrap();
+    let found =
+        again.datasets().filesystem("tank").unwrap().reader().find(b"letter").unwrap().unwrap();
     let wanted = [("new", Some(&long)), ("longer", Some(&long)), ("shorter", Some(&short))];
     for (name, value) in wanted.into_iter().chain([("gone", None)]) {
         let kept = found.xattr(format!("user.{name}").as_bytes()).unwrap();

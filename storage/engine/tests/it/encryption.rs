@@ -24,52 +24,71 @@ fn encrypted_data_returns_with_its_key() {
     let folder = TempDir::new("encrypted", 3, 256 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Raidz(1), 3), &environment()).unwrap();
-    held.create_filesystem_with(&new_dataset("tank/secret", &ROOT_PROPERTIES), Some(SECRET))
+    held.datasets()
+        .create_filesystem_with(&new_dataset("tank/secret", &ROOT_PROPERTIES), Some(SECRET))
         .unwrap();
-    held.create_filesystem(&new_dataset("tank/secret/inner", &[("compression", "off")])).unwrap();
+    held.datasets()
+        .create_filesystem(&new_dataset("tank/secret/inner", &[("compression", "off")]))
+        .unwrap();
     let ccm = [("encryption", "aes-128-ccm"), ("keyformat", "raw")];
-    held.create_volume_with(&new_dataset("tank/vol", &ccm), (8 << 20, 16384), true, Some(&[7; 32]))
+    held.volumes()
+        .create_with(&new_dataset("tank/vol", &ccm), (8 << 20, 16384), true, Some(&[7; 32]))
         .unwrap();
     write_file(&held, "tank/secret", "letter", b"to be or not to be");
     write_file(&held, "tank/secret/inner", "larger", &vec![7; 3_000_000]);
-    held.filesystem("tank/secret").unwrap().fsync(None).unwrap();
-    held.volume("tank/vol").unwrap().write(16384, &[3; 9_000]).unwrap();
-    held.volume("tank/vol").unwrap().flush().unwrap();
-    held.create_snapshots(&["tank/secret@one".to_owned()]).unwrap();
-    held.clone_snapshot("tank/secret@one", &new_dataset("tank/secret/clone", &[])).unwrap();
+    held.datasets().filesystem("tank/secret").unwrap().fsync(None).unwrap();
+    held.volumes().get("tank/vol").unwrap().write(16384, &[3; 9_000]).unwrap();
+    held.volumes().get("tank/vol").unwrap().flush().unwrap();
+    held.snapshots().create(&["tank/secret@one".to_owned()]).unwrap();
+    held.snapshots()
+        .clone_snapshot("tank/secret@one", &new_dataset("tank/secret/clone", &[]))
+        .unwrap();
     write_file(&held, "tank/secret/clone", "more", &vec![9; 200_000]);
     write_file(&held, "tank/secret", "late", b"not in the snapshot");
     held.export().unwrap();
     drop(held);
 
     let held = import(&folder);
-    let locked = held.filesystem("tank/secret/inner").err();
+    let locked = held.datasets().filesystem("tank/secret/inner").err();
     assert!(matches!(&locked, Some(Error::Locked { root, .. }) if root == "tank/secret"));
-    let wrong = held.load_key("tank/secret", b"another phrase");
+    let wrong = held.keys().load("tank/secret", b"another phrase");
     assert!(matches!(wrong, Err(Error::WrongKey { .. })), "{wrong:?}");
-    held.load_key("tank/secret", SECRET).unwrap();
-    held.load_key("tank/vol", &[7; 32]).unwrap();
+    held.keys().load("tank/secret", SECRET).unwrap();
+    held.keys().load("tank/vol", &[7; 32]).unwrap();
     assert_eq!(read_file(&held, "tank/secret", "letter"), b"to be or not to be");
     assert_eq!(read_file(&held, "tank/secret/inner", "larger"), vec![7; 3_000_000]);
     assert_eq!(read_file(&held, "tank/secret/clone", "more"), vec![9; 200_000]);
     let mut bytes = [0; 9_000];
-    held.volume("tank/vol").unwrap().read(16384, &mut bytes).unwrap();
+    held.volumes().get("tank/vol").unwrap().read(16384, &mut bytes).unwrap();
     assert_eq!(bytes, [3; 9_000]);
-    held.rollback_dataset("tank/secret").unwrap();
-    assert!(held.filesystem("tank/secret").unwrap().reader().find(b"late").unwrap().is_none());
-    held.promote_clone("tank/secret/clone").unwrap();
-    held.set_property("tank/secret/inner", "atime", "off").unwrap();
+    held.snapshots().rollback("tank/secret").unwrap();
+    assert!(
+        held.datasets()
+            .filesystem("tank/secret")
+            .unwrap()
+            .reader()
+            .find(b"late")
+            .unwrap()
+            .is_none()
+    );
+    held.datasets().promote("tank/secret/clone").unwrap();
+    held.properties().set("tank/secret/inner", "atime", "off").unwrap();
     write_file(&held, "tank/secret/inner", "after", b"the origin lost its place as root");
     // the key is the clone's now
-    held.unload_key("tank/vol").unwrap();
-    held.load_key("tank/vol", &[7; 32]).unwrap();
+    held.keys().unload("tank/vol").unwrap();
+    held.keys().load("tank/vol", &[7; 32]).unwrap();
     write_file(&held, "tank/secret/clone", "again", &vec![1; 100_000]);
-    held.unload_key("tank/secret").unwrap();
-    let states: Vec<_> =
-        held.encryption_roots().unwrap().into_iter().map(|root| (root.name, root.state)).collect();
+    held.keys().unload("tank/secret").unwrap();
+    let states: Vec<_> = held
+        .keys()
+        .encryption_roots()
+        .unwrap()
+        .into_iter()
+        .map(|root| (root.name, root.state))
+        .collect();
     let secret = ("tank/secret/clone".to_owned(), KeyState::Locked);
     assert_eq!(states, [secret, ("tank/vol".to_owned(), KeyState::Unlocked)]);
-    assert!(held.filesystem("tank/secret").is_err());
+    assert!(held.datasets().filesystem("tank/secret").is_err());
     held.export().unwrap();
     drop(held);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
@@ -85,12 +104,12 @@ fn the_whole_pool_may_be_encrypted() {
     let digits = [b'a'; 64];
     let held =
         engine::pool::create_encrypted(&pool, wishes, Some(&digits), &environment()).unwrap();
-    held.create_filesystem(&new_dataset("tank/child", &[])).unwrap();
+    held.datasets().create_filesystem(&new_dataset("tank/child", &[])).unwrap();
     write_file(&held, "tank/child", "letter", b"to be");
     held.export().unwrap();
     drop(held);
     let held = import(&folder);
-    held.load_key("tank", &digits).unwrap();
+    held.keys().load("tank", &digits).unwrap();
     assert_eq!(read_file(&held, "tank/child", "letter"), b"to be");
     held.export().unwrap();
     drop(held);
@@ -112,23 +131,24 @@ fn what_makes_no_sense_is_refused() {
         (&[("encryption", "on"), ("keyformat", "raw"), ("pbkdf2iters", "100000")], Some(&[7; 32])),
         (&[("encryption", "on"), ("keyformat", "raw"), ("keylocation", "nowhere")], Some(&[7; 32])),
     ] {
-        let refused = held.create_filesystem_with(&new_dataset("tank/x", properties), secret);
+        let refused =
+            held.datasets().create_filesystem_with(&new_dataset("tank/x", properties), secret);
         assert!(refused.is_err(), "{properties:?}");
     }
-    held.create_filesystem(&new_dataset("tank/x", &[])).unwrap();
+    held.datasets().create_filesystem(&new_dataset("tank/x", &[])).unwrap();
 }
 
 /// The old key no longer opens it, and the new one does.
 fn import_with_new_key(folder: &TempDir, root: &str, old: &[u8], new: &[u8]) -> Pool {
     let pool = import(folder);
-    let wrong = pool.load_key(root, old);
+    let wrong = pool.keys().load(root, old);
     assert!(matches!(wrong, Err(Error::WrongKey { .. } | Error::InvalidKey { .. })), "{wrong:?}");
-    pool.load_key(root, new).unwrap();
+    pool.keys().load(root, new).unwrap();
     pool
 }
 
 fn encryption_roots(pool: &Pool) -> Vec<(String, String)> {
-    let all = pool.encryption_roots().unwrap();
+    let all = pool.keys().encryption_roots().unwrap();
     all.into_iter().map(|root| (root.name, root.format)).collect()
 }
 
@@ -142,7 +162,7 @@ fn property_value(pool: &Pool, name: &str, property: &str) -> String {
     let mut show = |dataset: engine::dataset::Dataset| {
         dataset.property_value(property).unwrap_or_default().clone_into(&mut value);
     };
-    pool.list_datasets(name, &wanted, &mut show, &mut |_| ()).unwrap();
+    pool.datasets().list(name, &wanted, &mut show, &mut |_| ()).unwrap();
     value
 }
 
@@ -151,17 +171,19 @@ fn keys_are_changed_and_inherited() {
     let folder = TempDir::new("rekeyed", 1, 256 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
-    held.create_filesystem_with(&new_dataset("tank/a", &ROOT_PROPERTIES), Some(SECRET)).unwrap();
-    held.create_filesystem(&new_dataset("tank/a/b", &[])).unwrap();
-    held.create_filesystem(&new_dataset("tank/a/b/c", &[])).unwrap();
+    held.datasets()
+        .create_filesystem_with(&new_dataset("tank/a", &ROOT_PROPERTIES), Some(SECRET))
+        .unwrap();
+    held.datasets().create_filesystem(&new_dataset("tank/a/b", &[])).unwrap();
+    held.datasets().create_filesystem(&new_dataset("tank/a/b/c", &[])).unwrap();
     write_file(&held, "tank/a/b", "letter", b"to be");
-    held.create_snapshots(&["tank/a/b@one".to_owned()]).unwrap();
-    held.clone_snapshot("tank/a/b@one", &new_dataset("tank/a/twin", &[])).unwrap();
-    held.create_filesystem(&new_dataset("tank/a/twin/below", &[])).unwrap();
+    held.snapshots().create(&["tank/a/b@one".to_owned()]).unwrap();
+    held.snapshots().clone_snapshot("tank/a/b@one", &new_dataset("tank/a/twin", &[])).unwrap();
+    held.datasets().create_filesystem(&new_dataset("tank/a/twin/below", &[])).unwrap();
     write_file(&held, "tank/a/twin/below", "deep", b"or not");
     // another passphrase: all below go along
     let other = b"another passphrase";
-    held.change_key("tank/a", &[], other).unwrap();
+    held.keys().change("tank/a", &[], other).unwrap();
     write_file(&held, "tank/a/b/c", "after", b"still open");
     held.export().unwrap();
     drop(held);
@@ -174,9 +196,9 @@ fn keys_are_changed_and_inherited() {
     let digits = [b'7'; 64];
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let hex = [pair("keyformat", "hex"), pair("keylocation", "file:///root/key")];
-    let twin = held.change_key("tank/a/twin", &hex, &digits);
+    let twin = held.keys().change("tank/a/twin", &hex, &digits);
     assert!(twin.is_err(), "a clone has the key of its origin");
-    held.change_key("tank/a/b", &hex, &digits).unwrap();
+    held.keys().change("tank/a/b", &hex, &digits).unwrap();
     assert_eq!(property_value(&held, "tank/a/b", "keylocation"), "file:///root/key");
     for name in ["tank/a/b/c", "tank/a/twin", "tank/a/twin/below"] {
         assert_eq!(property_value(&held, name, "encryptionroot"), "tank/a/b", "{name}");
@@ -186,21 +208,21 @@ fn keys_are_changed_and_inherited() {
     let held = import_with_new_key(&folder, "tank/a/b", other, &digits);
     assert_eq!(read_file(&held, "tank/a/b/c", "after"), b"still open");
     assert_eq!(read_file(&held, "tank/a/twin/below", "deep"), b"or not");
-    assert!(held.filesystem("tank/a").is_err(), "that has another key");
+    assert!(held.datasets().filesystem("tank/a").is_err(), "that has another key");
 
     // what makes no sense
-    assert!(matches!(held.inherit_key("tank/a/b"), Err(Error::Locked { .. })));
-    assert!(held.change_key("tank", &hex, &digits).is_err(), "it is not encrypted");
-    assert!(matches!(held.change_key("tank/a", &[], other), Err(Error::Locked { .. })));
-    held.load_key("tank/a", other).unwrap();
-    assert!(held.inherit_key("tank/a").is_err(), "its parent is not encrypted");
-    assert!(held.inherit_key("tank/a/b/c").is_err(), "it does already");
+    assert!(matches!(held.keys().inherit("tank/a/b"), Err(Error::Locked { .. })));
+    assert!(held.keys().change("tank", &hex, &digits).is_err(), "it is not encrypted");
+    assert!(matches!(held.keys().change("tank/a", &[], other), Err(Error::Locked { .. })));
+    held.keys().load("tank/a", other).unwrap();
+    assert!(held.keys().inherit("tank/a").is_err(), "its parent is not encrypted");
+    assert!(held.keys().inherit("tank/a/b/c").is_err(), "it does already");
     let cipher = [pair("encryption", "aes-128-gcm")];
-    assert!(held.change_key("tank/a", &cipher, other).is_err());
-    assert!(held.change_key("tank/a", &[pair("atime", "off")], other).is_err());
-    assert!(held.change_key("tank/a", &[], b"short").is_err());
+    assert!(held.keys().change("tank/a", &cipher, other).is_err());
+    assert!(held.keys().change("tank/a", &[pair("atime", "off")], other).is_err());
+    assert!(held.keys().change("tank/a", &[], b"short").is_err());
 
-    held.inherit_key("tank/a/b").unwrap();
+    held.keys().inherit("tank/a/b").unwrap();
     assert_eq!(encryption_roots(&held), [("tank/a".to_owned(), "passphrase".to_owned())]);
     assert_eq!(property_value(&held, "tank/a/b", "keylocation"), "none");
     held.export().unwrap();
@@ -209,8 +231,8 @@ fn keys_are_changed_and_inherited() {
     assert_eq!(read_file(&held, "tank/a/b/c", "after"), b"still open");
     assert_eq!(read_file(&held, "tank/a/twin/below", "deep"), b"or not");
     // destroying a dataset destroys its own key record only
-    held.destroy("tank/a/twin/below").unwrap();
-    held.destroy("tank/a/twin").unwrap();
+    held.datasets().destroy("tank/a/twin/below").unwrap();
+    held.datasets().destroy("tank/a/twin").unwrap();
     write_file(&held, "tank/a/b", "last", b"word");
     held.export().unwrap();
     drop(held);
@@ -222,16 +244,17 @@ fn replay_of_a_locked_dataset_needs_its_key() {
     let folder = TempDir::new("locked-log", 1, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
-    held.create_filesystem_with(&new_dataset("tank/secret", &ROOT_PROPERTIES), Some(SECRET))
+    held.datasets()
+        .create_filesystem_with(&new_dataset("tank/secret", &ROOT_PROPERTIES), Some(SECRET))
         .unwrap();
-    held.create_filesystem(&new_dataset("tank/secret/inner", &[])).unwrap();
+    held.datasets().create_filesystem(&new_dataset("tank/secret/inner", &[])).unwrap();
     write_file(&held, "tank/secret/inner", "one", b"first");
     // the first commit waits for a txg, which creates the log
-    held.filesystem("tank/secret/inner").unwrap().fsync(None).unwrap();
+    held.datasets().filesystem("tank/secret/inner").unwrap().fsync(None).unwrap();
     write_file(&held, "tank/secret/inner", "two", b"promised");
-    held.filesystem("tank/secret/inner").unwrap().fsync(None).unwrap();
+    held.datasets().filesystem("tank/secret/inner").unwrap().fsync(None).unwrap();
     let after = crate::test_pool::copy_after_cut(&folder, "locked-log-cut", 1);
-    let known = held.loaded_keys();
+    let known = held.keys().loaded();
     held.export().unwrap();
     drop(held);
 
@@ -276,24 +299,28 @@ fn child_created_during_rekey_uses_the_new_key() {
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     let own = [("encryption", "on"), ("keyformat", "raw")];
-    held.create_filesystem_with(&new_dataset("tank/secret", &own), Some(&[0; 32])).unwrap();
+    held.datasets()
+        .create_filesystem_with(&new_dataset("tank/secret", &own), Some(&[0; 32]))
+        .unwrap();
     for round in 1..6_u8 {
         std::thread::scope(|scope| {
-            scope.spawn(|| held.change_key("tank/secret", &[], &[round; 32]).unwrap());
+            scope.spawn(|| held.keys().change("tank/secret", &[], &[round; 32]).unwrap());
             for number in 0..3 {
                 let name = format!("tank/secret/{round}-{number}");
                 let held = &held;
-                scope.spawn(move || held.create_filesystem(&new_dataset(&name, &[])).unwrap());
+                scope.spawn(move || {
+                    held.datasets().create_filesystem(&new_dataset(&name, &[])).unwrap();
+                });
             }
         });
     }
     held.export().unwrap();
     drop(held);
     let held = import(&folder);
-    held.load_key("tank/secret", &[5; 32]).unwrap();
+    held.keys().load("tank/secret", &[5; 32]).unwrap();
     for round in 1..6 {
         for number in 0..3 {
-            held.filesystem(&format!("tank/secret/{round}-{number}")).unwrap();
+            held.datasets().filesystem(&format!("tank/secret/{round}-{number}")).unwrap();
         }
     }
 }
@@ -303,12 +330,13 @@ fn clone_uses_the_encryption_of_its_origin() {
     let folder = TempDir::new("clone-keys", 1, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
-    held.create_filesystem(&new_dataset("tank/plain", &[])).unwrap();
-    held.create_filesystem_with(&new_dataset("tank/secret", &ROOT_PROPERTIES), Some(SECRET))
+    held.datasets().create_filesystem(&new_dataset("tank/plain", &[])).unwrap();
+    held.datasets()
+        .create_filesystem_with(&new_dataset("tank/secret", &ROOT_PROPERTIES), Some(SECRET))
         .unwrap();
     for origin in ["tank/plain", "tank/secret"] {
         let snapshot = format!("{origin}@one");
-        held.create_snapshots(std::slice::from_ref(&snapshot)).unwrap();
+        held.snapshots().create(std::slice::from_ref(&snapshot)).unwrap();
         for wish in [
             ("keylocation", "file:///root/key"),
             ("keylocation", "none"),
@@ -317,17 +345,18 @@ fn clone_uses_the_encryption_of_its_origin() {
             ("encryption", "off"),
             ("pbkdf2iters", "100000"),
         ] {
-            let refused = held.clone_snapshot(&snapshot, &new_dataset("tank/clone", &[wish]));
+            let refused =
+                held.snapshots().clone_snapshot(&snapshot, &new_dataset("tank/clone", &[wish]));
             assert!(matches!(refused, Err(Error::Usage { .. })), "{origin}: {wish:?}");
         }
     }
     for wish in [("keylocation", "prompt"), ("encryption", "off")] {
         let properties = [(wish.0.to_owned(), wish.1.to_owned())];
-        let refused = held.create_snapshots_with(&["tank/plain@two".to_owned()], &properties);
+        let refused = held.snapshots().create_with(&["tank/plain@two".to_owned()], &properties);
         assert!(refused.is_err(), "{wish:?}");
-        assert!(held.set_property("tank/plain", wish.0, wish.1).is_err(), "{wish:?}");
+        assert!(held.properties().set("tank/plain", wish.0, wish.1).is_err(), "{wish:?}");
     }
-    held.set_property("tank/plain", "keylocation", "none").unwrap();
+    held.properties().set("tank/plain", "keylocation", "none").unwrap();
 }
 
 #[test]
@@ -336,31 +365,36 @@ fn unloading_keys_blocks_opens() {
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     let own = [("encryption", "on"), ("keyformat", "raw")];
-    held.create_filesystem_with(&new_dataset("tank/secret", &own), Some(&[7; 32])).unwrap();
+    held.datasets()
+        .create_filesystem_with(&new_dataset("tank/secret", &own), Some(&[7; 32]))
+        .unwrap();
     for inner in 0..20 {
-        held.create_filesystem(&new_dataset(&format!("tank/secret/{inner}"), &[])).unwrap();
+        held.datasets()
+            .create_filesystem(&new_dataset(&format!("tank/secret/{inner}"), &[]))
+            .unwrap();
     }
-    held.create_volume_with(&new_dataset("tank/vol", &own), (8 << 20, 16384), true, Some(&[7; 32]))
+    held.volumes()
+        .create_with(&new_dataset("tank/vol", &own), (8 << 20, 16384), true, Some(&[7; 32]))
         .unwrap();
     for _ in 0..10 {
         let stop = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !stop.load(std::sync::atomic::Ordering::Acquire) {
-                    drop(held.filesystem("tank/secret/0"));
+                    drop(held.datasets().filesystem("tank/secret/0"));
                 }
             });
-            held.unload_key("tank/secret").unwrap();
+            held.keys().unload("tank/secret").unwrap();
             stop.store(true, std::sync::atomic::Ordering::Release);
         });
-        assert!(matches!(held.filesystem("tank/secret/0"), Err(Error::Locked { .. })));
-        held.load_key("tank/secret", &[7; 32]).unwrap();
+        assert!(matches!(held.datasets().filesystem("tank/secret/0"), Err(Error::Locked { .. })));
+        held.keys().load("tank/secret", &[7; 32]).unwrap();
     }
     // an open volume keeps its key loaded
-    let (volume, in_use) = held.open_volume("tank/vol").unwrap();
-    assert!(matches!(held.unload_key("tank/vol"), Err(Error::Refused { .. })));
+    let (volume, in_use) = held.volumes().open("tank/vol").unwrap();
+    assert!(matches!(held.keys().unload("tank/vol"), Err(Error::Refused { .. })));
     volume.write(0, b"still open").unwrap();
     drop((volume, in_use));
-    held.unload_key("tank/vol").unwrap();
-    assert!(held.volume("tank/vol").is_err());
+    held.keys().unload("tank/vol").unwrap();
+    assert!(held.volumes().get("tank/vol").is_err());
 }

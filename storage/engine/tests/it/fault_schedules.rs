@@ -166,7 +166,7 @@ impl Scene {
             let size = 1 + u32::try_from(self.random.next_below(200 << 10)).unwrap();
             let name = format!("file{}", self.written);
             let bytes = noise_bytes(self.written, size);
-            write_to(&self.pool.filesystem("tank").unwrap(), &name, &bytes).unwrap();
+            write_to(&self.pool.datasets().filesystem("tank").unwrap(), &name, &bytes).unwrap();
             new.push((name, (self.written, size)));
         }
         if self.random.chance_percent(30)
@@ -180,14 +180,14 @@ impl Scene {
     }
 
     fn unlink(&self, name: &str) {
-        let files = self.pool.filesystem("tank").unwrap();
+        let files = self.pool.datasets().filesystem("tank").unwrap();
         let root = units::ObjectId::new(files.reader().root().unwrap().ino());
         files.unlink(&credentials(), root, name.as_bytes()).unwrap();
     }
 
     /// Writes until there is no space left, and makes room again.
     fn fill_up(&mut self) {
-        let files = self.pool.filesystem("tank").unwrap();
+        let files = self.pool.datasets().filesystem("tank").unwrap();
         let mut names = Vec::new();
         loop {
             let name = format!("full{}", names.len());
@@ -231,7 +231,7 @@ impl Scene {
     }
 
     fn resilver(&self) {
-        let done = self.pool.resilver(&ScanProgress::new()).unwrap();
+        let done = self.pool.scans().resilver(&ScanProgress::new()).unwrap();
         assert!(done.complete && done.errors == 0, "{done:?}");
     }
 
@@ -240,7 +240,7 @@ impl Scene {
         let new = self.spares.pop().unwrap();
         let (old_path, new_path) = (disk_path(self.slots[slot]), disk_path(new));
         let device = &self.storm.devices()[new];
-        self.pool.replace_drive_with(old_path.to_str().unwrap(), &new_path, device).unwrap();
+        self.pool.vdevs().replace_with(old_path.to_str().unwrap(), &new_path, device).unwrap();
         self.slots[slot] = new;
     }
 
@@ -249,11 +249,11 @@ impl Scene {
         self.storm.disks().iter().for_each(|disk| disk.clear_faults());
         self.pool.clear_errors(None).unwrap();
         self.pool.sync().unwrap();
-        if self.pool.needs_resilver() {
+        if self.pool.scans().needs_resilver() {
             self.resilver();
         }
         for round in 0..2 {
-            let done = self.pool.scrub(&ScanProgress::new()).unwrap();
+            let done = self.pool.scans().scrub(&ScanProgress::new()).unwrap();
             assert!(done.complete && done.errors == 0, "{done:?}");
             assert!(round == 0 || done.written == 0, "all is repaired: {done:?}");
         }
@@ -338,7 +338,7 @@ impl Scene {
         } else {
             self.add_fault(other, Fault::Read(DATA));
         }
-        let _ = self.pool.resilver(&ScanProgress::new()).unwrap();
+        let _ = self.pool.scans().resilver(&ScanProgress::new()).unwrap();
         self.write_some();
     }
 
@@ -351,25 +351,26 @@ impl Scene {
                 let new = self.spares.pop().unwrap();
                 let device = self.storm.devices()[new].clone();
                 let name = format!("raidz{parity}-0");
-                self.pool.attach_to_raidz(&name, &disk_path(new), &device).unwrap();
+                self.pool.vdevs().attach_to_raidz(&name, &disk_path(new), &device).unwrap();
                 self.slots.push(new);
                 self.layout = Layout::Raidz(parity, width + 1);
                 self.add_fault(victim, fault);
-                let _ = self.pool.continue_raidz_expansion(&Job::default()).unwrap();
+                let _ = self.pool.activities().continue_raidz_expansion(&Job::default()).unwrap();
                 self.write_some();
                 self.compare_all();
                 self.heal();
-                let status = self.pool.continue_raidz_expansion(&Job::default()).unwrap();
+                let status =
+                    self.pool.activities().continue_raidz_expansion(&Job::default()).unwrap();
                 assert!(status.is_none_or(|status| status.state == "finished"));
             }
             Layout::TwoMirrors => {
-                self.pool.remove_drives(&["mirror-1".to_owned()]).unwrap();
+                self.pool.vdevs().remove(&["mirror-1".to_owned()]).unwrap();
                 self.add_fault(victim, fault);
-                let _ = self.pool.continue_removal(&Job::default()).unwrap();
+                let _ = self.pool.activities().continue_removal(&Job::default()).unwrap();
                 self.write_some();
                 self.compare_all();
                 self.heal();
-                let status = self.pool.continue_removal(&Job::default()).unwrap();
+                let status = self.pool.activities().continue_removal(&Job::default()).unwrap();
                 assert!(status.is_none_or(|status| status.state == "finished"));
                 self.slots.truncate(2);
                 self.layout = Layout::Mirror(2);

@@ -62,7 +62,7 @@ fn changed(folder: &TempDir, change: impl FnOnce(&Pool)) {
 fn destroy_all(folder: &TempDir, names: &[&str]) {
     changed(folder, |pool| {
         for name in names {
-            pool.destroy(name).unwrap();
+            pool.datasets().destroy(name).unwrap();
         }
     });
 }
@@ -71,11 +71,11 @@ fn destroy_all(folder: &TempDir, names: &[&str]) {
 fn counts_datasets(name: &str, feature: &str, begin: impl FnOnce(&Pool)) {
     let folder = made(name, &[], begin);
     assert_uses(&folder, feature, 1);
-    changed(&folder, |pool| pool.create_snapshots(&["tank/a@s".to_owned()]).unwrap());
+    changed(&folder, |pool| pool.snapshots().create(&["tank/a@s".to_owned()]).unwrap());
     assert_uses(&folder, feature, 2);
     changed(&folder, |pool| {
         let clone = NewDataset { name: "tank/c".to_owned(), properties: Vec::new() };
-        pool.clone_snapshot("tank/a@s", &clone).unwrap();
+        pool.snapshots().clone_snapshot("tank/a@s", &clone).unwrap();
     });
     assert_uses(&folder, feature, 3);
     destroy_all(&folder, &["tank/c", "tank/a@s"]);
@@ -86,7 +86,9 @@ fn counts_datasets(name: &str, feature: &str, begin: impl FnOnce(&Pool)) {
 
 fn create(pool: &Pool, all: &[(&str, &str)]) {
     let properties = properties(all);
-    pool.create_filesystem(&NewDataset { name: "tank/a".to_owned(), properties }).unwrap();
+    pool.datasets()
+        .create_filesystem(&NewDataset { name: "tank/a".to_owned(), properties })
+        .unwrap();
 }
 
 #[test]
@@ -113,7 +115,7 @@ fn rename_and_link_activate_longname() {
             create(pool, &[("longname", "on")]);
             write_file(pool, "tank/a", "short", b"x");
             pool.sync().unwrap();
-            let fs = pool.filesystem("tank/a").unwrap();
+            let fs = pool.datasets().filesystem("tank/a").unwrap();
             let dir = ObjectId::new(fs.reader().root().unwrap().ino());
             let file = fs.reader().find(b"short").unwrap().unwrap().ino();
             let to = "n".repeat(1000);
@@ -142,7 +144,7 @@ fn replay_of_intent_log_activates_longname() {
     let mut new = new_pool(&folder, VdevLayout::Single, 1);
     new.properties = properties(&[("longname", "on")]);
     let held = pool::create(&new, &environment()).unwrap();
-    let live = held.filesystem("tank").unwrap();
+    let live = held.datasets().filesystem("tank").unwrap();
     write_file(&held, "tank", "first", b"x");
     live.fsync(None).unwrap();
     let before = held.txg();
@@ -152,7 +154,7 @@ fn replay_of_intent_log_activates_longname() {
     std::fs::copy(folder.path().join("d0.img"), after_crash.path().join("d0.img")).unwrap();
     drop((live, held));
     let held = pool::import(&[after_crash.path().into()], "tank", true, &environment()).unwrap();
-    held.filesystem("tank").unwrap();
+    held.datasets().filesystem("tank").unwrap();
     held.export().unwrap();
     drop(held);
     assert_uses(&after_crash, "longname", 1);
@@ -165,10 +167,10 @@ fn large_dnode_activates_large_dnode() {
         write_file(pool, "tank/a", "small", b"x");
         pool.sync().unwrap();
         let active = |pool: &Pool| {
-            let all = pool.pool_properties().unwrap();
+            let all = pool.properties().of_pool().unwrap();
             all.into_iter().find(|p| p.name == "feature@large_dnode").unwrap().value
         };
-        pool.set_property("tank/a", "dnodesize", "1k").unwrap();
+        pool.properties().set("tank/a", "dnodesize", "1k").unwrap();
         assert_eq!(active(pool), "enabled");
         write_file(pool, "tank/a", "large", b"x");
         pool.sync().unwrap();
@@ -187,7 +189,9 @@ fn enabled_label_feature_is_named_in_labels() {
         candidates[0].config().unwrap().pool.features_for_read.clone()
     };
     assert_eq!(named(&folder), ["com.klarasystems:vdev_zaps_v2"]);
-    changed(&folder, |pool| pool.set_pool_property("feature@embedded_data", "enabled").unwrap());
+    changed(&folder, |pool| {
+        pool.properties().set_pool("feature@embedded_data", "enabled").unwrap();
+    });
     let mut now = named(&folder);
     now.sort();
     assert_eq!(now, ["com.delphix:embedded_data", "com.klarasystems:vdev_zaps_v2"]);
@@ -213,7 +217,9 @@ fn blocks_activate_the_feature_of_their_form() {
         for (feature, property, value) in BLOCKS {
             let name = format!("tank/{feature}");
             let properties = properties(&[(property, value)]);
-            pool.create_filesystem(&NewDataset { name: name.clone(), properties }).unwrap();
+            pool.datasets()
+                .create_filesystem(&NewDataset { name: name.clone(), properties })
+                .unwrap();
             write_file(pool, &name, "file", &noise);
         }
     });
@@ -236,12 +242,12 @@ fn datasets_activate_features_of_the_pool() {
     let folder = made("pool-features", &[], |held| {
         create(held, &[("filesystem_limit", "5")]);
         write_file(held, "tank/a", "file", &vec![7; 300_000]);
-        held.create_snapshots(&["tank/a@s".to_owned()]).unwrap();
-        held.create_snapshots(&["tank/a@t".to_owned()]).unwrap();
-        held.create_bookmark("tank/a@s", "tank/a#s").unwrap();
-        held.create_bookmark("tank/a@t", "tank/a#t").unwrap();
+        held.snapshots().create(&["tank/a@s".to_owned()]).unwrap();
+        held.snapshots().create(&["tank/a@t".to_owned()]).unwrap();
+        held.snapshots().create_bookmark("tank/a@s", "tank/a#s").unwrap();
+        held.snapshots().create_bookmark("tank/a@t", "tank/a#t").unwrap();
         let clone = NewDataset { name: "tank/c".to_owned(), properties: Vec::new() };
-        held.clone_snapshot("tank/a@s", &clone).unwrap();
+        held.snapshots().clone_snapshot("tank/a@s", &clone).unwrap();
     });
     let now = uses(folder.path());
     for (feature, wanted) in [
@@ -280,8 +286,8 @@ fn encryption_counts_datasets() {
     let folder = made("encryption-feature", &[], |pool| {
         let secret = properties(&[("encryption", "on"), ("keyformat", "passphrase")]);
         let new = NewDataset { name: "tank/a".to_owned(), properties: secret };
-        pool.create_filesystem_with(&new, Some(b"correct horse")).unwrap();
-        pool.create_snapshots(&["tank/a@s".to_owned()]).unwrap();
+        pool.datasets().create_filesystem_with(&new, Some(b"correct horse")).unwrap();
+        pool.snapshots().create(&["tank/a@s".to_owned()]).unwrap();
     });
     assert_uses(&folder, "encryption", 2);
     destroy_all(&folder, &["tank/a@s", "tank/a"]);

@@ -62,13 +62,13 @@ impl FillTest {
             ("dnodesize", choose(&mut rng, &["legacy", "auto", "16k"])),
         ];
         for (name, value) in &set {
-            pool.set_property("tank", name, value).unwrap();
+            pool.properties().set("tank", name, value).unwrap();
         }
         let block = choose(&mut rng, &[512, 4096, 16384]);
         let has_volume = rng.chance_percent(50);
         if has_volume {
             let new = NewDataset { name: "tank/vol".to_owned(), properties: Vec::new() };
-            pool.create_volume(&new, 512 * MIB, block, true).unwrap();
+            pool.volumes().create(&new, 512 * MIB, block, true).unwrap();
         }
         let config =
             format!("{shape:?} of {count}, ashift {ashift}, {set:?}, volume {has_volume} {block}");
@@ -76,7 +76,7 @@ impl FillTest {
     }
 
     fn filesystem(&self) -> OpenFileSystem {
-        self.pool.filesystem("tank").unwrap()
+        self.pool.datasets().filesystem("tank").unwrap()
     }
 
     /// Does a step; false: there is no space for it.
@@ -89,10 +89,14 @@ impl FillTest {
             10 if self.rng.chance_percent(10) => {
                 self.snapshot_count += 1;
                 let name = format!("tank@s{}", self.snapshot_count);
-                self.pool.create_snapshots(&[name]).map_err(|error| error.to_string()).map_or_else(
-                    |why| if why.contains("space") { Ok(false) } else { Err(why) },
-                    |()| Ok(true),
-                )
+                self.pool
+                    .snapshots()
+                    .create(&[name])
+                    .map_err(|error| error.to_string())
+                    .map_or_else(
+                        |why| if why.contains("space") { Ok(false) } else { Err(why) },
+                        |()| Ok(true),
+                    )
             }
             _ => self.create_file(),
         };
@@ -144,7 +148,7 @@ impl FillTest {
         let at = 512 * self.rng.next_below(500 * MIB / 512);
         let length = 512 * (1 + self.rng.next_below(most) / 512);
         let bytes = random_bytes(&mut self.rng, length);
-        Self::as_refusal(self.pool.volume("tank/vol").unwrap().write(at, &bytes))
+        Self::as_refusal(self.pool.volumes().get("tank/vol").unwrap().write(at, &bytes))
     }
 
     fn set_xattr(&mut self) -> Result<bool, String> {
@@ -195,10 +199,10 @@ impl FillTest {
         }
         for number in 1..=self.snapshot_count {
             // some could not be made
-            let _ = self.pool.destroy(&format!("tank@s{number}"));
+            let _ = self.pool.datasets().destroy(&format!("tank@s{number}"));
         }
         if self.has_volume {
-            let gone = self.pool.volume("tank/vol").unwrap().discard(0..512 * MIB);
+            let gone = self.pool.volumes().get("tank/vol").unwrap().discard(0..512 * MIB);
             gone.unwrap_or_else(|error| panic!("{}: {error}", self.config));
         }
     }

@@ -10,23 +10,23 @@ fn changes_are_recorded_in_the_history() {
     let folder = TempDir::new("history", 1, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
-    held.record_command("zpool create tank d0.img", 1000);
+    held.history().record("zpool create tank d0.img", 1000);
     let child = NewDataset { name: "tank/child".to_owned(), properties: Vec::new() };
-    held.create_filesystem(&child).unwrap();
-    held.create_snapshots(&["tank/child@one".to_owned()]).unwrap();
+    held.datasets().create_filesystem(&child).unwrap();
+    held.snapshots().create(&["tank/child@one".to_owned()]).unwrap();
     let clone = NewDataset {
         name: "tank/clone".to_owned(),
         properties: vec![("atime".to_owned(), "off".to_owned())],
     };
-    held.clone_snapshot("tank/child@one", &clone).unwrap();
-    held.rename_dataset("tank/clone", "tank/renamed", false).unwrap();
-    held.set_property("tank/child", "recordsize", "16K").unwrap();
-    held.inherit_property("tank/child", "recordsize").unwrap();
-    held.rollback_dataset("tank/child").unwrap();
-    held.promote_clone("tank/renamed").unwrap();
-    held.destroy("tank/child").unwrap();
-    held.set_pool_property("failmode", "continue").unwrap();
-    held.record_command("zpool export tank", 0);
+    held.snapshots().clone_snapshot("tank/child@one", &clone).unwrap();
+    held.datasets().rename("tank/clone", "tank/renamed", false).unwrap();
+    held.properties().set("tank/child", "recordsize", "16K").unwrap();
+    held.properties().inherit("tank/child", "recordsize").unwrap();
+    held.snapshots().rollback("tank/child").unwrap();
+    held.datasets().promote("tank/renamed").unwrap();
+    held.datasets().destroy("tank/child").unwrap();
+    held.properties().set_pool("failmode", "continue").unwrap();
+    held.history().record("zpool export tank", 0);
     held.export().unwrap();
     drop(held);
 

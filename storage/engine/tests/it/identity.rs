@@ -19,9 +19,9 @@ fn reguid_survives_export_and_import() {
     let new = pool.set_guid(None).unwrap();
     assert!(new != old && pool.guid() == new);
     assert_eq!(pool.set_guid(Some(4711)).unwrap(), 4711);
-    pool.create_checkpoint().unwrap();
+    pool.activities().create_checkpoint().unwrap();
     assert!(pool.set_guid(None).unwrap_err().to_string().contains("checkpoint exists"));
-    pool.discard_checkpoint().unwrap();
+    pool.activities().discard_checkpoint().unwrap();
     pool.export().unwrap();
     drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
@@ -31,7 +31,7 @@ fn reguid_survives_export_and_import() {
     assert_eq!(pool.guid(), 4711);
     assert_eq!(read_file(&pool, "tank", "file"), b"content");
     let drive = folder.drives(3)[0].to_str().unwrap().to_owned();
-    pool.offline_drive(&drive, pool::OfflineOptions::default()).unwrap();
+    pool.drives().offline(&drive, pool::OfflineOptions::default()).unwrap();
     assert!(pool.set_guid(None).is_err(), "the drive would keep the old guid");
 }
 
@@ -42,15 +42,15 @@ fn upgrade_enables_all_features() {
     let new = new_pool(&folder, VdevLayout::Single, 1);
     let new = NewPool { properties: Vec::new(), ..new };
     let pool = pool::create_with_options(&new, options, &environment()).unwrap();
-    let before = pool.upgrade_status().unwrap();
+    let before = pool.properties().upgrade_status().unwrap();
     assert!(before.disabled.iter().any(|name| name == "zpool_checkpoint"), "{before:?}");
-    let done = pool.upgrade(None).unwrap();
+    let done = pool.properties().upgrade(None).unwrap();
     assert_eq!((done.enabled, done.new_version), (before.disabled, 5000));
-    assert_eq!(pool.upgrade_status().unwrap().disabled, Vec::<String>::new());
-    assert_eq!(pool.upgrade(None).unwrap().enabled, Vec::<String>::new());
-    assert!(pool.upgrade(Some(77)).is_err());
+    assert_eq!(pool.properties().upgrade_status().unwrap().disabled, Vec::<String>::new());
+    assert_eq!(pool.properties().upgrade(None).unwrap().enabled, Vec::<String>::new());
+    assert!(pool.properties().upgrade(Some(77)).is_err());
     // a newer pool stays as it is
-    let done = pool.upgrade(Some(28)).unwrap();
+    let done = pool.properties().upgrade(Some(28)).unwrap();
     assert_eq!((done.old_version, done.new_version, done.enabled.len()), (5000, 5000, 0));
     write_file(&pool, "tank", "file", b"content");
     pool.export().unwrap();
@@ -58,7 +58,7 @@ fn upgrade_enables_all_features() {
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
     let pool = import(&folder);
     write_file(&pool, "tank", "file2", b"content");
-    pool.create_checkpoint().unwrap();
+    pool.activities().create_checkpoint().unwrap();
     pool.export().unwrap();
     drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());

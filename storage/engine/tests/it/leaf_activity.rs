@@ -42,13 +42,13 @@ fn stored(folder: &TempDir, count: usize) -> u64 {
 }
 
 fn remove_file(pool: &Pool, name: &str) {
-    let files = pool.filesystem("tank").unwrap();
+    let files = pool.datasets().filesystem("tank").unwrap();
     let root = ObjectId::new(files.reader().root().unwrap().ino());
     files.unlink(&credentials(), root, name.as_bytes()).unwrap();
 }
 
 fn run(pool: &Pool) {
-    while pool.step_activities().unwrap() {}
+    while pool.activities().step().unwrap() {}
 }
 
 #[test]
@@ -58,22 +58,25 @@ fn autotrim_discards_freed_space() {
         let pool = pool::create(&new_pool(&folder, layout, count), &environment()).unwrap();
         write_file(&pool, "tank", "kept", &noise_bytes(1, 6 << 20));
         for is_on in [false, true] {
-            pool.set_pool_property("autotrim", if is_on { "on" } else { "off" }).unwrap();
+            pool.properties().set_pool("autotrim", if is_on { "on" } else { "off" }).unwrap();
             write_file(&pool, "tank", "freed", &noise_bytes(2, 20 << 20));
             pool.sync().unwrap();
             let full = stored(&folder, count);
             remove_file(&pool, "freed");
             pool.sync().unwrap();
-            assert!(pool.trim_freed_space().unwrap() < 1 << 20, "an import may go back to it");
+            assert!(
+                pool.activities().trim_freed_space().unwrap() < 1 << 20,
+                "an import may go back to it"
+            );
             for round in 0..4 {
                 let name = format!("other-{is_on}-{round}");
                 write_file(&pool, "tank", &name, &noise_bytes(3, 1 << 10));
                 pool.sync().unwrap();
             }
-            let trimmed = pool.trim_freed_space().unwrap();
+            let trimmed = pool.activities().trim_freed_space().unwrap();
             assert_eq!(trimmed >= 20 << 20, is_on, "{trimmed}");
             assert_eq!(stored(&folder, count) + (16 << 20) < full, is_on);
-            assert_eq!(pool.trim_freed_space().unwrap(), 0, "all of it is trimmed");
+            assert_eq!(pool.activities().trim_freed_space().unwrap(), 0, "all of it is trimmed");
         }
         assert!(read_file(&pool, "tank", "kept") == noise_bytes(1, 6 << 20));
         pool.export().unwrap();
@@ -90,7 +93,7 @@ fn free_space_is_initialized_and_trimmed() {
         write_file(&pool, "tank", "file", &noise_bytes(1, 10 << 20));
         pool.sync().unwrap();
         let before = stored(&folder, count);
-        let command = |kind, command| pool.command_activity(&[], kind, command, 0);
+        let command = |kind, command| pool.activities().command(&[], kind, command, 0);
         command(ActivityKind::Initialize, ActivityCommand::Start).unwrap();
         let again = command(ActivityKind::Initialize, ActivityCommand::Start).unwrap_err();
         assert!(again.to_string().contains("currently initializing"), "{again}");
@@ -115,12 +118,12 @@ fn long_work_waits_in_queues_of_its_class() {
     let pool = pool::create(&new_pool(&folder, VdevLayout::Mirror, 2), &environment()).unwrap();
     write_file(&pool, "tank", "file", &noise_bytes(1, 10 << 20));
     pool.sync().unwrap();
-    let scrubbed = pool.scrub(&ScanProgress::new()).unwrap();
+    let scrubbed = pool.scans().scrub(&ScanProgress::new()).unwrap();
     for kind in [ActivityKind::Initialize, ActivityKind::Trim] {
-        pool.command_activity(&[], kind, ActivityCommand::Start, 0).unwrap();
+        pool.activities().command(&[], kind, ActivityCommand::Start, 0).unwrap();
         run(&pool);
     }
-    let stats = pool.io_stats();
+    let stats = pool.drives().io_stats();
     assert_eq!(stats.drives.len(), 2);
     for drive in &stats.drives {
         let queue = &drive.queue;
@@ -145,12 +148,12 @@ fn work_continues_after_export() {
     let folder = TempDir::new("activity-export", 1, DRIVE_SIZE);
     let pool = pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     let command =
-        |pool: &Pool, command| pool.command_activity(&[], ActivityKind::Initialize, command, 0);
+        |pool: &Pool, command| pool.activities().command(&[], ActivityKind::Initialize, command, 0);
     assert!(command(&pool, ActivityCommand::Cancel).is_err(), "there is none");
     command(&pool, ActivityCommand::Start).unwrap();
-    assert!(pool.step_activities().unwrap());
+    assert!(pool.activities().step().unwrap());
     command(&pool, ActivityCommand::Suspend).unwrap();
-    assert!(!pool.step_activities().unwrap());
+    assert!(!pool.activities().step().unwrap());
     pool.export().unwrap();
     drop(pool);
     let pool = pool::import(&[folder.path().into()], "tank", false, &environment()).unwrap();

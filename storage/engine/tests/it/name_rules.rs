@@ -15,7 +15,7 @@ fn new_dataset(name: &str, properties: &[(&str, &str)]) -> NewDataset {
 }
 
 fn create_error(pool: &Pool, fs: &str, name: &[u8]) -> Option<Reason> {
-    let live = pool.filesystem(fs).unwrap();
+    let live = pool.datasets().filesystem(fs).unwrap();
     let root = ObjectId::new(live.reader().root_object());
     live.create(&credentials(), root, name, &NewInode::default()).err().map(|error| error.reason())
 }
@@ -26,18 +26,27 @@ fn names_are_compared_as_was_chosen() {
     let mut pool = new_pool(&folder, VdevLayout::Single, 1);
     pool.properties = vec![("normalization".to_owned(), "formD".to_owned())];
     let held = engine::pool::create(&pool, &environment()).unwrap();
-    held.create_filesystem(&new_dataset("tank/any", &[("casesensitivity", "insensitive")]))
+    held.datasets()
+        .create_filesystem(&new_dataset("tank/any", &[("casesensitivity", "insensitive")]))
         .unwrap();
-    held.create_filesystem(&new_dataset("tank/any/below", &[("normalization", "none")])).unwrap();
-    held.create_filesystem(&new_dataset(
-        "tank/exact",
-        &[("normalization", "none"), ("utf8only", "off")],
-    ))
-    .unwrap();
+    held.datasets()
+        .create_filesystem(&new_dataset("tank/any/below", &[("normalization", "none")]))
+        .unwrap();
+    held.datasets()
+        .create_filesystem(&new_dataset(
+            "tank/exact",
+            &[("normalization", "none"), ("utf8only", "off")],
+        ))
+        .unwrap();
     assert!(
-        held.create_filesystem(&new_dataset("tank/x", &[("casesensitivity", "blind")])).is_err()
+        held.datasets()
+            .create_filesystem(&new_dataset("tank/x", &[("casesensitivity", "blind")]))
+            .is_err()
     );
-    assert!(held.set_property("tank/any", "casesensitivity", "sensitive").is_err(), "is readonly");
+    assert!(
+        held.properties().set("tank/any", "casesensitivity", "sensitive").is_err(),
+        "is readonly"
+    );
     write_file(&held, "tank", "caf\u{e9}", b"composed");
     assert_eq!(read_file(&held, "tank", "cafe\u{301}"), b"composed");
     assert_eq!(create_error(&held, "tank", "cafe\u{301}".as_bytes()), Some(Reason::Exists));
@@ -50,7 +59,7 @@ fn names_are_compared_as_was_chosen() {
     for name in [&b"\xff"[..], b"a", b"A"] {
         assert_eq!(create_error(&held, "tank/exact", name), None);
     }
-    let fs = held.filesystem("tank/any").unwrap();
+    let fs = held.datasets().filesystem("tank/any").unwrap();
     let root = ObjectId::new(fs.reader().root_object());
     for number in 0..3000 {
         let name = format!("Some longer name {number}");

@@ -24,9 +24,9 @@ pub(crate) fn create(folder: &TempDir, layout: VdevLayout, drives: usize) -> Poo
 }
 
 pub(crate) fn resilver(pool: &Pool) {
-    let done = pool.resilver(&ScanProgress::new()).unwrap();
+    let done = pool.scans().resilver(&ScanProgress::new()).unwrap();
     assert!(done.complete && done.errors == 0, "{done:?}");
-    assert!(!pool.needs_resilver());
+    assert!(!pool.scans().needs_resilver());
 }
 
 /// The states of all leaves, in order.
@@ -62,15 +62,15 @@ fn offline_drive_gets_missed_writes_after_online() {
         let folder = TempDir::new(&format!("offline-{name}"), count, DRIVE_SIZE);
         let pool = create(&folder, layout, count);
         write_synced(&pool, "before", 1);
-        pool.offline_drive("d0.img", OFFLINE).unwrap();
+        pool.drives().offline("d0.img", OFFLINE).unwrap();
         assert_eq!(leaf_states(&pool)[0], "OFFLINE", "{name}");
         assert_eq!(pool.status().state, "DEGRADED", "{name}");
         write_synced(&pool, "while", 2);
         for drive in (1..count).take(spare - 1) {
-            pool.offline_drive(&format!("d{drive}.img"), TEMPORARY).unwrap();
+            pool.drives().offline(&format!("d{drive}.img"), TEMPORARY).unwrap();
         }
         let last = format!("d{spare}.img");
-        let why = refusal(pool.offline_drive(&last, OFFLINE));
+        let why = refusal(pool.drives().offline(&last, OFFLINE));
         assert!(why.contains(&format!("cannot offline {last}: no valid replicas")), "{why}");
         pool.export().unwrap();
         drop(pool);
@@ -79,18 +79,18 @@ fn offline_drive_gets_missed_writes_after_online() {
         assert!(said.is_empty() || said.contains("offline: 1"), "{said}");
         let pool = import(&folder.drives(count));
         assert_eq!(leaf_states(&pool)[0], "OFFLINE", "{name}");
-        assert!(pool.reopen_drives().is_empty(), "only a command brings it back");
+        assert!(pool.drives().reopen().is_empty(), "only a command brings it back");
         write_synced(&pool, "later", 3);
-        pool.online_drive("d0.img").unwrap();
-        assert!(pool.needs_resilver(), "{name}");
+        pool.drives().online("d0.img").unwrap();
+        assert!(pool.scans().needs_resilver(), "{name}");
         if spare == 1 {
-            let why = refusal(pool.offline_drive("d1.img", OFFLINE));
+            let why = refusal(pool.drives().offline("d1.img", OFFLINE));
             assert!(why.contains("no valid replicas"), "{why}");
         }
         write_synced(&pool, "after", 4);
         resilver(&pool);
         assert!(leaf_states(&pool).iter().all(|state| state == "ONLINE"), "{name}");
-        pool.offline_drive("d1.img", TEMPORARY).unwrap();
+        pool.drives().offline("d1.img", TEMPORARY).unwrap();
         pool.export().unwrap();
         drop(pool);
         let pool = import(&folder.drives(count));
@@ -113,7 +113,7 @@ fn import_names_the_offline_drive_that_it_needs() {
     let folder = TempDir::new("offline-needed", 3, DRIVE_SIZE);
     let pool = create(&folder, VdevLayout::Raidz(1), 3);
     write_synced(&pool, "before", 1);
-    pool.offline_drive("d0.img", OFFLINE).unwrap();
+    pool.drives().offline("d0.img", OFFLINE).unwrap();
     write_synced(&pool, "while", 2);
     pool.export().unwrap();
     drop(pool);
@@ -134,7 +134,7 @@ fn import_names_the_offline_drive_that_it_needs() {
 fn faulted_drive_comes_back_with_clear() {
     let folder = TempDir::new("offline-fault", 2, DRIVE_SIZE);
     let pool = create(&folder, VdevLayout::Mirror, 2);
-    pool.offline_drive("d0.img", FAULT).unwrap();
+    pool.drives().offline("d0.img", FAULT).unwrap();
     write_synced(&pool, "while", 2);
     pool.export().unwrap();
     drop(pool);
@@ -143,7 +143,7 @@ fn faulted_drive_comes_back_with_clear() {
     assert!(said.is_empty() || marks.iter().all(|mark| said.contains(mark)), "{said}");
     let pool = import(&folder.drives(2));
     assert_eq!(leaf_states(&pool), ["FAULTED", "ONLINE"]);
-    let why = refusal(pool.online_drive("d0.img"));
+    let why = refusal(pool.drives().online("d0.img"));
     assert!(why.contains("zpool clear"), "{why}");
     pool.clear_errors(None).unwrap();
     assert_eq!(leaf_states(&pool), ["ONLINE", "ONLINE"]);
@@ -169,12 +169,12 @@ fn last_log_drive_goes_offline_without_losing_commits() {
     let new = NewPool { name, vdevs, ashift: None, properties, force: false };
     let pool = engine::pool::create(&new, &environment()).unwrap();
     write_file(&pool, "tank", "before", &noise_bytes(1, 100_000));
-    pool.filesystem("tank").unwrap().fsync(None).unwrap();
-    let why = refusal(pool.offline_drive("d0.img", OFFLINE));
+    pool.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
+    let why = refusal(pool.drives().offline("d0.img", OFFLINE));
     assert!(why.contains("no valid replicas"), "{why}");
-    pool.offline_drive("d1.img", OFFLINE).unwrap();
+    pool.drives().offline("d1.img", OFFLINE).unwrap();
     write_file(&pool, "tank", "while", &noise_bytes(2, 100_000));
-    pool.filesystem("tank").unwrap().fsync(None).unwrap();
+    pool.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
     // the power fails
     drop(pool);
     let pool = import(&drives);
@@ -182,10 +182,10 @@ fn last_log_drive_goes_offline_without_losing_commits() {
     for (file, seed) in [("before", 1), ("while", 2)] {
         assert!(read_file(&pool, "tank", file) == noise_bytes(seed, 100_000), "{file}");
     }
-    pool.online_drive("d1.img").unwrap();
+    pool.drives().online("d1.img").unwrap();
     resilver(&pool);
     write_file(&pool, "tank", "after", &noise_bytes(3, 100_000));
-    pool.filesystem("tank").unwrap().fsync(None).unwrap();
+    pool.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
     let log = pool.status().vdevs.into_iter().find(|vdev| vdev.class.is_some()).unwrap();
     assert!(log.allocated > 0, "the log is used again");
     pool.export().unwrap();
@@ -203,12 +203,12 @@ fn power_cuts_leave_a_drive_online_or_offline() {
     let pool = engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap();
     write_synced(&pool, "before", 1);
     let start = storm.journal().len();
-    pool.offline_drive("disk0", OFFLINE).unwrap();
+    pool.drives().offline("disk0", OFFLINE).unwrap();
     let offline = storm.journal().len();
     write_synced(&pool, "while", 2);
     let guid = pool.status().vdevs[0].children[0].guid;
-    pool.online_drive("disk0").unwrap_err();
-    pool.reopen_drive(guid, &storm.devices()[0]).unwrap();
+    pool.drives().online("disk0").unwrap_err();
+    pool.drives().reopen_with(guid, &storm.devices()[0]).unwrap();
     resilver(&pool);
     let end = storm.journal().len();
     drop(pool);

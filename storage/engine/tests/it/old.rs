@@ -45,7 +45,8 @@ fn copy_of(pool: &Path) -> (TempDir, String, u64) {
 fn filesystems(held: &Pool) -> Vec<String> {
     let mut found = Vec::new();
     let wanted = DatasetQuery { kinds: vec!["filesystem".to_owned()], ..DatasetQuery::default() };
-    held.list_datasets(held.name(), &wanted, &mut |dataset| found.push(dataset.name), &mut |_| {})
+    held.datasets()
+        .list(held.name(), &wanted, &mut |dataset| found.push(dataset.name), &mut |_| {})
         .unwrap();
     found
 }
@@ -54,7 +55,7 @@ type Contents = BTreeMap<Vec<u8>, (u64, u32, Vec<u8>)>;
 
 /// The content of a file system: each file's owner, mode and bytes, by path.
 fn contents(pool: &Pool, name: &str) -> Contents {
-    let fs = pool.filesystem(name).unwrap();
+    let fs = pool.datasets().filesystem(name).unwrap();
     let (files, mut found) = (fs.reader(), Contents::new());
     let mut waiting = vec![(Vec::new(), files.root().unwrap())];
     while let Some((path, file)) = waiting.pop() {
@@ -86,13 +87,13 @@ fn import(folder: &TempDir, name: &str) -> Pool {
 
 /// Writes over the midst of a file.
 fn overwrite(pool: &Pool, fs: &str, name: &str, bytes: &[u8]) {
-    let live = pool.filesystem(fs).unwrap();
+    let live = pool.datasets().filesystem(fs).unwrap();
     let file = live.reader().find(name.as_bytes()).unwrap().unwrap().ino();
     live.write(&credentials(), ObjectId::new(file), WriteOffset::At(100_000), bytes).unwrap();
 }
 
 fn snapshot(pool: &Pool, name: &str) {
-    pool.create_snapshots(&[name.to_owned()]).unwrap();
+    pool.snapshots().create(&[name.to_owned()]).unwrap();
 }
 
 /// Files, snapshots, a clone, and all of them destroyed in another order; one file is left.
@@ -103,14 +104,14 @@ fn work_on(held: &Pool, pool: &str) {
     snapshot(held, &format!("{pool}@b"));
     overwrite(held, pool, "new", &noise(3, 50_000));
     let child = |name: &str| NewDataset { name: format!("{pool}/{name}"), properties: Vec::new() };
-    held.create_filesystem(&child("child")).unwrap();
+    held.datasets().create_filesystem(&child("child")).unwrap();
     write_file(held, &format!("{pool}/child"), "inner", &noise(4, 200_000));
-    held.clone_snapshot(&format!("{pool}@a"), &child("clone")).unwrap();
+    held.snapshots().clone_snapshot(&format!("{pool}@a"), &child("clone")).unwrap();
     assert_eq!(read_file(held, &format!("{pool}/clone"), "new"), noise(1, 300_000));
     overwrite(held, &format!("{pool}/clone"), "new", &noise(5, 70_000));
     held.sync().unwrap();
-    held.destroy(&format!("{pool}/clone")).unwrap();
-    held.destroy(&format!("{pool}@a")).unwrap();
+    held.datasets().destroy(&format!("{pool}/clone")).unwrap();
+    held.datasets().destroy(&format!("{pool}@a")).unwrap();
     held.sync().unwrap();
 }
 
@@ -152,9 +153,9 @@ fn old_pools_keep_the_format_of_their_version() {
                 was.iter().find(|(path, _)| !path.is_empty() && now.get(*path) != was.get(*path));
             assert!(changed.is_none(), "{name}: {changed:?} was changed");
         }
-        held.rollback_dataset(&pool).unwrap();
-        held.destroy(&format!("{pool}@b")).unwrap();
-        held.destroy(&format!("{pool}/child")).unwrap();
+        held.snapshots().rollback(&pool).unwrap();
+        held.datasets().destroy(&format!("{pool}@b")).unwrap();
+        held.datasets().destroy(&format!("{pool}/child")).unwrap();
         held.export().unwrap();
         drop(held);
         check_with_zdb(&folder, &pool, "without snapshots");
@@ -170,14 +171,14 @@ fn operations_beyond_the_version_are_refused() {
     snapshot(&held, &format!("{pool}@a"));
     let at = format!("{pool}@a");
     let refused: [(&str, engine::Result<()>); 8] = [
-        ("compression", held.set_property(&pool, "compression", "gzip")),
-        ("refquota", held.set_property(&pool, "refquota", "1G")),
-        ("dedup", held.set_property(&pool, "dedup", "on")),
-        ("userquota", held.set_property(&pool, "userquota@1", "1G")),
-        ("property of a snapshot", held.set_property(&at, "a:b", "c")),
-        ("bootfs", held.set_pool_property("bootfs", &pool)),
-        ("feature", held.set_pool_property("feature@bookmarks", "enabled")),
-        ("bookmark", held.create_bookmark(&at, &format!("{pool}#a"))),
+        ("compression", held.properties().set(&pool, "compression", "gzip")),
+        ("refquota", held.properties().set(&pool, "refquota", "1G")),
+        ("dedup", held.properties().set(&pool, "dedup", "on")),
+        ("userquota", held.properties().set(&pool, "userquota@1", "1G")),
+        ("property of a snapshot", held.properties().set(&at, "a:b", "c")),
+        ("bootfs", held.properties().set_pool("bootfs", &pool)),
+        ("feature", held.properties().set_pool("feature@bookmarks", "enabled")),
+        ("bookmark", held.snapshots().create_bookmark(&at, &format!("{pool}#a"))),
     ];
     for (what, refused) in refused {
         let why = refused.expect_err(what).to_string();
@@ -205,12 +206,12 @@ fn old_pools_are_upgraded_step_by_step() {
         drop(held);
         for (step, version) in UPGRADES.into_iter().enumerate() {
             let held = import(&folder, &pool);
-            let done = held.upgrade(version).unwrap();
+            let done = held.properties().upgrade(version).unwrap();
             let expected = version.unwrap_or(5000).max(done.old_version);
             assert_eq!(done.new_version, expected, "{pool}");
             // files, snapshots and a clone of the time before change in the same import
             let clone = NewDataset { name: format!("{pool}/clone{step}"), properties: vec![] };
-            held.clone_snapshot(&format!("{pool}@b"), &clone).unwrap();
+            held.snapshots().clone_snapshot(&format!("{pool}@b"), &clone).unwrap();
             overwrite(&held, &clone.name, "new", &noise(6, 40_000));
             snapshot(&held, &format!("{pool}@step{step}"));
             snapshot(&held, &format!("{pool}/child@step{step}"));
@@ -220,16 +221,18 @@ fn old_pools_are_upgraded_step_by_step() {
         }
         let held = import(&folder, &pool);
         assert_eq!(read_file(&held, &pool, "new"), new_file(), "{pool}");
-        held.promote_clone(&format!("{pool}/clone1")).unwrap();
-        held.promote_clone(&pool).unwrap();
-        held.create_bookmark(&format!("{pool}@step3"), &format!("{pool}#mark")).unwrap();
+        held.datasets().promote(&format!("{pool}/clone1")).unwrap();
+        held.datasets().promote(&pool).unwrap();
+        held.snapshots()
+            .create_bookmark(&format!("{pool}@step3"), &format!("{pool}#mark"))
+            .unwrap();
         for step in 0..UPGRADES.len() {
-            held.destroy(&format!("{pool}/clone{step}")).unwrap();
-            held.destroy(&format!("{pool}@step{step}")).unwrap();
-            held.destroy(&format!("{pool}/child@step{step}")).unwrap();
+            held.datasets().destroy(&format!("{pool}/clone{step}")).unwrap();
+            held.datasets().destroy(&format!("{pool}@step{step}")).unwrap();
+            held.datasets().destroy(&format!("{pool}/child@step{step}")).unwrap();
         }
-        held.destroy(&format!("{pool}@b")).unwrap();
-        held.destroy(&format!("{pool}/child")).unwrap();
+        held.datasets().destroy(&format!("{pool}@b")).unwrap();
+        held.datasets().destroy(&format!("{pool}/child")).unwrap();
         held.export().unwrap();
         drop(held);
         check_with_zdb(&folder, &pool, "without snapshots after the upgrade");

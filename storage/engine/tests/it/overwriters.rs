@@ -20,7 +20,7 @@ fn overwriters_find_space_in_a_small_pool() {
     new.properties =
         [("compression", "off"), ("recordsize", "8K")].map(|(a, b)| (a.into(), b.into())).to_vec();
     let pool = engine::pool::create(&new, &environment()).unwrap();
-    let fs = pool.filesystem("tank").unwrap();
+    let fs = pool.datasets().filesystem("tank").unwrap();
     let root = ObjectId::new(fs.reader().root_object());
     // the file itself is not kept: it would hold the pool
     let file = fs.create(&credentials(), root, b"file", &NewInode::default()).unwrap().ino();

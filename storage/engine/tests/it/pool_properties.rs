@@ -18,7 +18,7 @@ fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 fn property(held: &pool::Pool, name: &str) -> (String, String) {
-    let all = held.pool_properties().unwrap();
+    let all = held.properties().of_pool().unwrap();
     let found = all.into_iter().find(|property| property.name == name).unwrap();
     (found.value, found.source)
 }
@@ -38,9 +38,9 @@ fn pools_have_properties_of_their_own() {
         &environment(),
     )
     .unwrap();
-    held.set_pool_property("bootfs", "tank").unwrap();
-    held.set_pool_property("listsnaps", "on").unwrap();
-    assert!(held.set_pool_property("bootfs", "tank/none").is_err());
+    held.properties().set_pool("bootfs", "tank").unwrap();
+    held.properties().set_pool("listsnaps", "on").unwrap();
+    assert!(held.properties().set_pool("bootfs", "tank/none").is_err());
     let local = |value: &str| (value.to_owned(), "local".to_owned());
     let check = |held: &pool::Pool, name: &str| {
         assert_eq!(property(held, "failmode"), local("continue"));
@@ -60,7 +60,7 @@ fn pools_have_properties_of_their_own() {
     let held =
         pool::import_with(&[folder.path().into()], "tank", &options, &environment()).unwrap();
     check(&held, "vault");
-    held.set_pool_property("feature@draid", "enabled").unwrap();
+    held.properties().set_pool("feature@draid", "enabled").unwrap();
     held.export().unwrap();
     drop(held);
     assert_eq!(check_pool(&folder, "vault"), Vec::<String>::new(), "its labels have the new name");
@@ -80,7 +80,7 @@ fn pool_with_two_features_is_written() {
     )
     .unwrap();
     write_file(&held, "tank", "letter", &b"to be or not to be ".repeat(50_000));
-    held.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    held.snapshots().create(&["tank@one".to_owned()]).unwrap();
     write_file(&held, "tank", "other", b"that is the question");
     assert_eq!(property(&held, "feature@extensible_dataset").0, "disabled");
     held.export().unwrap();
@@ -111,7 +111,7 @@ fn zilsaxattr_logs_attributes() {
             (new_pool(&folder, VdevLayout::Single, 1), CreateOptions::parse(&wishes, false));
         let held = pool::create_with_options(&new, wishes.unwrap(), &environment()).unwrap();
         write_file(&held, "tank", "letter", b"dear");
-        let fs = held.filesystem("tank").unwrap();
+        let fs = held.datasets().filesystem("tank").unwrap();
         let letter = fs.reader().find(b"letter").unwrap().unwrap().ino();
         // the first commit creates the log, with its txg
         fs.fsync(Some(letter)).unwrap();
@@ -128,7 +128,7 @@ fn zilsaxattr_logs_attributes() {
         assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
         // with the log its records are gone, and older systems may import the pool
         let held = pool::import(&[folder.path().into()], "tank", false, &environment()).unwrap();
-        held.filesystem("tank").unwrap();
+        held.datasets().filesystem("tank").unwrap();
         held.sync().unwrap();
         assert_eq!(property(&held, "feature@zilsaxattr").0, feature);
         held.export().unwrap();
@@ -141,10 +141,10 @@ fn zstd_activates_its_feature_before_the_first_block() {
     let new = pool::NewPool { properties: Vec::new(), ..new_pool(&folder, VdevLayout::Single, 1) };
     let held = pool::create(&new, &environment()).unwrap();
     let state = || property(&held, "feature@zstd_compress").0;
-    held.set_property("tank", "compression", "lz4").unwrap();
+    held.properties().set("tank", "compression", "lz4").unwrap();
     assert_eq!(state(), "enabled");
     for _ in 0..2 {
-        held.set_property("tank", "compression", "zstd-3").unwrap();
+        held.properties().set("tank", "compression", "zstd-3").unwrap();
         assert_eq!(state(), "active");
     }
     held.export().unwrap();
@@ -162,7 +162,7 @@ fn project_quota_feature_enables_projects() {
         let new = new_pool(&folder, VdevLayout::Single, 1);
         let held = pool::create_with_options(&new, wishes, &environment()).unwrap();
         write_file(&held, "tank", "letter", b"dear");
-        let fs = held.filesystem("tank").unwrap();
+        let fs = held.datasets().filesystem("tank").unwrap();
         let letter = fs.reader().find(b"letter").unwrap().unwrap().ino();
         let project = SetAttributes { project_id: Some(7), ..SetAttributes::default() };
         let done = fs.set_attributes(&credentials(), units::ObjectId::new(letter), &project);
@@ -170,10 +170,15 @@ fn project_quota_feature_enables_projects() {
         for (property, allowed) in
             [("userquota@1", true), ("projectquota@7", feature == "enabled"), ("userused@1", false)]
         {
-            assert_eq!(held.set_property("tank", property, "1M").is_ok(), allowed, "{property}");
+            assert_eq!(
+                held.properties().set("tank", property, "1M").is_ok(),
+                allowed,
+                "{property}"
+            );
             let name = format!("tank/{}", property.replace('@', "-"));
             let properties = pairs(&[(property, "1M")]);
-            let made = held.create_filesystem(&NewDataset { name: name.clone(), properties });
+            let made =
+                held.datasets().create_filesystem(&NewDataset { name: name.clone(), properties });
             assert_eq!(made.is_ok(), allowed, "{property}");
         }
         held.export().unwrap();
@@ -232,7 +237,7 @@ fn pool_with_heartbeats_is_not_imported() {
     let (here, there) = (TempDir::new("lives", 1, 128 << 20), TempDir::new("looks", 1, 128 << 20));
     let new = new_pool(&here, VdevLayout::Single, 1);
     let held = pool::create(&new, &environment()).unwrap();
-    held.set_pool_property("multihost", "on").unwrap();
+    held.properties().set_pool("multihost", "on").unwrap();
     write_file(&held, "tank", "letter", b"mine");
     held.sync().unwrap();
     std::fs::copy(here.path().join("d0.img"), there.path().join("d0.img")).unwrap();
@@ -244,7 +249,7 @@ fn pool_with_heartbeats_is_not_imported() {
 
     let stop = AtomicBool::new(false);
     let refused = std::thread::scope(|scope| {
-        scope.spawn(|| held.run_mmp_heartbeat(HEARTBEAT_INTERVAL, &stop));
+        scope.spawn(|| held.background().run_mmp_heartbeat(HEARTBEAT_INTERVAL, &stop));
         scope.spawn(|| {
             let own = File::open(here.path().join("d0.img")).unwrap();
             let seen = File::options().write(true).open(there.path().join("d0.img")).unwrap();

@@ -20,12 +20,12 @@ const DRIVE_SIZE: u64 = 96 << 20;
 
 /// Runs the expansion until it ends or pauses.
 fn expand(pool: &Pool) -> ExpansionStatus {
-    pool.continue_raidz_expansion(&Job::default()).unwrap().unwrap()
+    pool.activities().continue_raidz_expansion(&Job::default()).unwrap().unwrap()
 }
 
 fn fill_pool(pool: &Pool) {
     write_file(pool, "tank", "one", &noise_bytes(1, 9 << 20));
-    pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    pool.snapshots().create(&["tank@one".to_owned()]).unwrap();
     for number in 0..60 {
         write_file(pool, "tank", &format!("small{number}"), &noise_bytes(number, 2900));
     }
@@ -89,7 +89,7 @@ fn expand_array(name: &str, parity: u32, width: usize) {
     let raidz = format!("raidz{parity}-0");
     let before = pool.status().size;
     let drive = create_image(&folder, "new.img", DRIVE_SIZE);
-    pool.attach_drive(&raidz, &drive, false).unwrap();
+    pool.vdevs().attach(&raidz, &drive, false).unwrap();
     let load = Load::start(&pool, 100);
     let status = expand(&pool);
     let files = load.stop();
@@ -99,7 +99,7 @@ fn expand_array(name: &str, parity: u32, width: usize) {
     let grown = pool.status().size - before;
     assert!(grown > DRIVE_SIZE * 7 / 10, "{name}: {grown}");
     write_file(&pool, "tank", "after", &noise_bytes(9, 5 << 20));
-    let scrubbed = pool.scrub(&ScanProgress::new()).unwrap();
+    let scrubbed = pool.scans().scrub(&ScanProgress::new()).unwrap();
     assert!(scrubbed.complete && scrubbed.errors == 0 && scrubbed.written == 0, "{scrubbed:?}");
     pool.export().unwrap();
     drop(pool);
@@ -138,7 +138,7 @@ fn storm_pool() -> (DiskArray, Pool) {
 }
 
 fn attach_fourth(storm: &DiskArray, pool: &Pool) {
-    pool.attach_to_raidz("raidz1-0", Path::new("/fourth"), &storm.devices()[3]).unwrap();
+    pool.vdevs().attach_to_raidz("raidz1-0", Path::new("/fourth"), &storm.devices()[3]).unwrap();
 }
 
 fn import_devices(devices: &[Drive], when: &str) -> Pool {
@@ -149,15 +149,15 @@ fn import_devices(devices: &[Drive], when: &str) -> Pool {
 /// Finishes the expansion, and has every block compared with its checksum on every drive.
 fn finish_and_scrub(pool: &Pool, when: &str) {
     // a drive whose last uberblock was lost lacks that txg: the expansion waits for its resilver
-    if pool.needs_resilver() {
-        let resilvered = pool.resilver(&ScanProgress::new()).unwrap();
+    if pool.scans().needs_resilver() {
+        let resilvered = pool.scans().resilver(&ScanProgress::new()).unwrap();
         assert!(resilvered.complete && resilvered.errors == 0, "{when}: {resilvered:?}");
     }
-    let status = pool.continue_raidz_expansion(&Job::default()).unwrap();
+    let status = pool.activities().continue_raidz_expansion(&Job::default()).unwrap();
     let is_finished = status.as_ref().is_none_or(|status| status.state == "finished");
     assert!(is_finished, "{when}: {status:?}");
     compare_files(pool, when);
-    let scrubbed = pool.scrub(&ScanProgress::new()).unwrap();
+    let scrubbed = pool.scans().scrub(&ScanProgress::new()).unwrap();
     assert!(
         scrubbed.complete && scrubbed.errors == 0 && scrubbed.written == 0,
         "{when}: {scrubbed:?}"
@@ -252,7 +252,7 @@ fn expansion_pauses_for_a_failed_drive() {
         }
         watching.cancel.cancel();
     });
-    let status = pool.continue_raidz_expansion(&job).unwrap().unwrap();
+    let status = pool.activities().continue_raidz_expansion(&job).unwrap().unwrap();
     job.cancel.cancel();
     watcher.join().unwrap();
     assert_eq!(status.state, "expanding");
@@ -267,7 +267,7 @@ fn expansion_pauses_for_a_failed_drive() {
     storm.disks()[1].clear_faults();
     pool.clear_errors(None).unwrap();
     assert_eq!(expand(&pool).state, "paused", "it lacks the data written meanwhile");
-    let resilvered = pool.resilver(&ScanProgress::new()).unwrap();
+    let resilvered = pool.scans().resilver(&ScanProgress::new()).unwrap();
     assert!(resilvered.complete && resilvered.errors == 0, "{resilvered:?}");
     finish_and_scrub(&pool, "the drive is back");
     assert!(read_file(&pool, "tank", "degraded") == noise_bytes(5, 6 << 20));
@@ -312,12 +312,13 @@ fn raidz_expands_twice_and_refuses_what_cannot_be() {
     fill_pool(&pool);
     let attach = |index: usize| {
         let path = format!("/disk{index}");
-        pool.attach_to_raidz("raidz1-0", Path::new(&path), &devices[index])
+        pool.vdevs()
+            .attach_to_raidz("raidz1-0", Path::new(&path), &devices[index])
             .map_err(|why| why.to_string())
     };
     let refused = attach(4).unwrap_err();
     assert!(refused.contains(&(63 << 20).to_string()), "{refused}");
-    assert!(pool.attach_to_raidz("raidz1-7", Path::new("/x"), &devices[3]).is_err());
+    assert!(pool.vdevs().attach_to_raidz("raidz1-7", Path::new("/x"), &devices[3]).is_err());
     attach(3).unwrap();
     let refused = attach(5).unwrap_err();
     assert!(refused.contains("raidz expansion in progress"), "{refused}");
@@ -329,7 +330,7 @@ fn raidz_expands_twice_and_refuses_what_cannot_be() {
     assert!(refused.contains("must be online"), "{refused}");
     storm.disks()[0].clear_faults();
     pool.clear_errors(None).unwrap();
-    pool.resilver(&ScanProgress::new()).unwrap();
+    pool.scans().resilver(&ScanProgress::new()).unwrap();
     attach(5).unwrap();
     write_file(&pool, "tank", "wide", &noise_bytes(4, 5 << 20));
     finish_and_scrub(&pool, "twice");
@@ -358,13 +359,13 @@ fn expansion_that_openzfs_began_is_finished() {
         &environment(),
     )
     .unwrap();
-    let before = pool.expansion_status().unwrap().unwrap();
+    let before = pool.activities().expansion_status().unwrap().unwrap();
     assert_eq!(before.state, "expanding");
     write_file(&pool, "tank", "here", &noise_bytes(3, 3 << 20));
     let status = expand(&pool);
     assert_eq!((status.state.as_str(), status.vdev.as_str()), ("finished", "raidz2-0"));
     assert_eq!(status.started, before.started);
-    let scrubbed = pool.scrub(&ScanProgress::new()).unwrap();
+    let scrubbed = pool.scans().scrub(&ScanProgress::new()).unwrap();
     assert!(scrubbed.complete && scrubbed.errors == 0 && scrubbed.written == 0, "{scrubbed:?}");
     assert!(read_file(&pool, "tank", "here") == noise_bytes(3, 3 << 20));
     pool.export().unwrap();
@@ -380,20 +381,20 @@ fn initialize_waits_for_an_expansion() {
     write_file(&pool, "tank", "behind", &noise_bytes(8, 4 << 20));
     pool.sync().unwrap();
     let (initialize, start) = (ActivityKind::Initialize, ActivityCommand::Start);
-    pool.command_activity(&[], initialize, start, 0).unwrap();
-    assert!(pool.step_activities().unwrap());
+    pool.activities().command(&[], initialize, start, 0).unwrap();
+    assert!(pool.activities().step().unwrap());
     attach_fourth(&storm, &pool);
     // sectors change their places now: free ones cannot be distinguished from used ones
     for _ in 0..200 {
-        if !pool.step_activities().unwrap() {
+        if !pool.activities().step().unwrap() {
             break;
         }
     }
     compare_files(&pool, "expanding");
     finish_and_scrub(&pool, "expanded");
-    while pool.step_activities().unwrap() {}
+    while pool.activities().step().unwrap() {}
     compare_files(&pool, "initialized");
-    let scrubbed = pool.scrub(&ScanProgress::new()).unwrap();
+    let scrubbed = pool.scans().scrub(&ScanProgress::new()).unwrap();
     assert!(scrubbed.complete && scrubbed.errors == 0 && scrubbed.written == 0, "{scrubbed:?}");
 }
 
@@ -401,10 +402,10 @@ fn initialize_waits_for_an_expansion() {
 fn checkpoint_is_refused_during_an_expansion() {
     let (storm, pool) = storm_pool();
     attach_fourth(&storm, &pool);
-    let refused = pool.create_checkpoint().unwrap_err().to_string();
+    let refused = pool.activities().create_checkpoint().unwrap_err().to_string();
     assert!(refused.contains("raidz expansion in progress"), "{refused}");
     finish_and_scrub(&pool, "expanded");
-    pool.create_checkpoint().unwrap();
+    pool.activities().create_checkpoint().unwrap();
 }
 
 #[test]
@@ -422,10 +423,10 @@ fn larger_drives_are_used_after_the_expansion() {
     let pool = engine::pool::import(&here, "tank", false, &environment()).unwrap();
     let before = pool.status().size;
     let drive = create_image(&folder, "new.img", DRIVE_SIZE);
-    pool.attach_drive("raidz1-0", &drive, false).unwrap();
+    pool.vdevs().attach("raidz1-0", &drive, false).unwrap();
     // blocks behind the end that the reflow goes to would stay at the old width
     let first = folder.drives(1).remove(0);
-    let refused = pool.expand_drive(&first.to_string_lossy()).unwrap_err().to_string();
+    let refused = pool.drives().expand(&first.to_string_lossy()).unwrap_err().to_string();
     assert!(refused.contains("raidz expansion in progress"), "{refused}");
     assert_eq!(pool.status().size, before);
     finish_and_scrub(&pool, "expanded");

@@ -23,7 +23,7 @@ fn send_raw(pool: &Pool, snapshot: &str, base: Option<&str>) -> Vec<u8> {
         ..SendRequest::default()
     };
     let mut stream = Vec::new();
-    pool.send(&request, &mut stream).unwrap();
+    pool.streams().send(&request, &mut stream).unwrap();
     stream
 }
 
@@ -74,8 +74,8 @@ fn received_raw_volumes_are_sent_again_unchanged() {
 fn received_raw_filesystem_opens_with_its_key() {
     let (pool, folder) = create_pool("rawkey");
     receive(&pool, "tank/secret", &recorded("raw.zstream")).unwrap();
-    assert!(pool.load_key("tank/secret", b"another phrase").is_err());
-    pool.load_key("tank/secret", PASSPHRASE).unwrap();
+    assert!(pool.keys().load("tank/secret", b"another phrase").is_err());
+    pool.keys().load("tank/secret", PASSPHRASE).unwrap();
     assert_eq!(read_file(&pool, "tank/secret", "small"), numbers(30));
     assert_eq!(read_file(&pool, "tank/secret", "large"), numbers(60_000));
     // with the key loaded, an increment is still received as it is
@@ -90,10 +90,10 @@ fn received_raw_filesystem_opens_with_its_key() {
 fn raw_increment_of_another_dataset_is_refused() {
     let (pool, folder) = create_pool("rawother");
     receive(&pool, "tank/secret", &recorded("raw.zstream")).unwrap();
-    pool.create_snapshots(&["tank/secret@mine".to_owned()]).unwrap();
+    pool.snapshots().create(&["tank/secret@mine".to_owned()]).unwrap();
     let refused = receive(&pool, "tank/secret", &recorded("raw-incremental.zstream"));
     assert!(refused.is_err(), "a newer snapshot is in the way");
-    pool.destroy("tank/secret@mine").unwrap();
+    pool.datasets().destroy("tank/secret@mine").unwrap();
     let volume = receive(&pool, "tank/secret", &recorded("raw-volume-incremental.zstream"));
     assert!(volume.is_err(), "a stream of another dataset");
     receive(&pool, "tank/secret", &recorded("raw-incremental.zstream")).unwrap();
@@ -106,16 +106,16 @@ fn cut_raw_receive_is_resumed() {
     let stream = recorded("raw.zstream");
     let target = "tank/secret".to_owned();
     let request = ReceiveRequest { target, resumable: true, ..ReceiveRequest::default() };
-    pool.receive(&request, &mut &stream[..60_000]).unwrap_err();
-    let token = pool.receive_resume_token("tank/secret").unwrap().expect("a token");
+    pool.streams().receive(&request, &mut &stream[..60_000]).unwrap_err();
+    let token = pool.streams().resume_token("tank/secret").unwrap().expect("a token");
     // the sender has the whole snapshot
     let (sender, _kept) = create_pool("rawcutsender");
     receive(&sender, "tank/secret", &stream).unwrap();
     let resumed = SendRequest { resume: Some(token), ..SendRequest::default() };
     let mut rest = Vec::new();
-    sender.send(&resumed, &mut rest).unwrap();
+    sender.streams().send(&resumed, &mut rest).unwrap();
     assert!(rest.len() < stream.len());
-    pool.receive(&request, &mut &rest[..]).unwrap();
+    pool.streams().receive(&request, &mut &rest[..]).unwrap();
     assert_same_stream("raw.zstream", &send_raw(&pool, "tank/secret@one", None));
     close_and_check(pool, &folder);
 }
@@ -128,20 +128,20 @@ fn saved_part_of_raw_receive_is_sent() {
     receive(&sender, "tank/secret", &stream).unwrap();
     let target = "tank/secret".to_owned();
     let request = ReceiveRequest { target, resumable: true, ..ReceiveRequest::default() };
-    middle.receive(&request, &mut &stream[..60_000]).unwrap_err();
+    middle.streams().receive(&request, &mut &stream[..60_000]).unwrap_err();
     let saved =
         SendRequest { snapshot: "tank/secret".to_owned(), saved: true, ..SendRequest::default() };
     let mut part = Vec::new();
-    middle.send(&saved, &mut part).unwrap();
-    last.receive(&request, &mut &part[..]).unwrap_err();
-    let token = last.receive_resume_token("tank/secret").unwrap().expect("a token");
+    middle.streams().send(&saved, &mut part).unwrap();
+    last.streams().receive(&request, &mut &part[..]).unwrap_err();
+    let token = last.streams().resume_token("tank/secret").unwrap().expect("a token");
     let mut rest = Vec::new();
     let resumed = SendRequest { resume: Some(token), ..SendRequest::default() };
-    sender.send(&resumed, &mut rest).unwrap();
+    sender.streams().send(&resumed, &mut rest).unwrap();
     assert!(rest.len() < stream.len());
-    last.receive(&request, &mut &rest[..]).unwrap();
+    last.streams().receive(&request, &mut &rest[..]).unwrap();
     assert_same_stream("raw.zstream", &send_raw(&last, "tank/secret@one", None));
-    last.load_key("tank/secret", PASSPHRASE).unwrap();
+    last.keys().load("tank/secret", PASSPHRASE).unwrap();
     assert_eq!(read_file(&last, "tank/secret", "small"), numbers(30));
     close_and_check(last, &second);
     close_and_check(middle, &first);
@@ -156,7 +156,7 @@ fn damaged_raw_stream_leaves_nothing() {
         let mut bytes = stream.clone();
         bytes[cut + 20] ^= 1;
         assert!(receive(&pool, "tank/child", &bytes).is_err());
-        assert!(pool.snapshots("tank/child").is_err(), "nothing is left of it");
+        assert!(pool.snapshots().list("tank/child").is_err(), "nothing is left of it");
     }
     receive(&pool, "tank/child", &stream).unwrap();
     close_and_check(pool, &folder);

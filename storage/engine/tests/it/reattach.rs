@@ -17,9 +17,9 @@ fn open_device(path: &Path) -> Arc<dyn Device> {
 }
 
 fn resilver(pool: &Pool) {
-    let mended = pool.resilver(&ScanProgress::new()).unwrap();
+    let mended = pool.scans().resilver(&ScanProgress::new()).unwrap();
     assert!(mended.complete && mended.errors == 0, "{mended:?}");
-    assert!(!pool.needs_resilver());
+    assert!(!pool.scans().needs_resilver());
 }
 
 /// Imports a pool without one drive, writes, reopens the drive, writes, resilvers, and reads all
@@ -40,10 +40,10 @@ fn returned_drive_is_resilvered() {
         let held = import(&drives[1..]);
         write_file(&held, "tank", "while", &noise_bytes(2, 3 << 20));
         held.sync().unwrap();
-        let missing = held.missing_drives();
+        let missing = held.drives().missing();
         assert_eq!(missing.len(), 1, "{name}");
-        held.reopen_drive(missing[0].0, &open_device(&drives[0])).unwrap();
-        assert!(held.missing_drives().is_empty() && held.needs_resilver(), "{name}");
+        held.drives().reopen_with(missing[0].0, &open_device(&drives[0])).unwrap();
+        assert!(held.drives().missing().is_empty() && held.scans().needs_resilver(), "{name}");
         write_file(&held, "tank", "after", &noise_bytes(3, 3 << 20));
         held.sync().unwrap();
         resilver(&held);
@@ -78,7 +78,7 @@ fn returned_drive_with_an_older_dtl_is_resilvered() {
     drop(held);
     // both are there, and no resilver runs
     let held = import(&drives);
-    assert!(held.needs_resilver());
+    assert!(held.scans().needs_resilver());
     for seed in 2..6 {
         write(&held, &format!("with-both-{seed}"), seed);
     }
@@ -86,8 +86,8 @@ fn returned_drive_with_an_older_dtl_is_resilvered() {
     drop(held);
     let held = import(&drives[1..]);
     write(&held, "while", 7);
-    let guid = held.missing_drives()[0].0;
-    held.reopen_drive(guid, &open_device(&drives[0])).unwrap();
+    let guid = held.drives().missing()[0].0;
+    held.drives().reopen_with(guid, &open_device(&drives[0])).unwrap();
     resilver(&held);
     held.export().unwrap();
     drop(held);
@@ -117,14 +117,14 @@ fn drive_used_elsewhere_is_not_reopened() {
     let other = import(&drives[1..]);
     write_file(&other, "tank", "other", &noise_bytes(9, 1 << 20));
     other.sync().unwrap();
-    let guid = other.missing_drives()[0].0;
-    let why = other.reopen_drive(guid, &open_device(&drives[0])).unwrap_err().to_string();
+    let guid = other.drives().missing()[0].0;
+    let why = other.drives().reopen_with(guid, &open_device(&drives[0])).unwrap_err().to_string();
     assert!(why.contains("written elsewhere"), "{why}");
-    assert_eq!(other.missing_drives().len(), 1);
+    assert_eq!(other.drives().missing().len(), 1);
     // nor is another drive
     let stranger = folder.path().join("stranger.img");
     std::fs::File::create(&stranger).unwrap().set_len(DRIVE_SIZE).unwrap();
-    assert!(other.reopen_drive(guid, &open_device(&stranger)).is_err());
+    assert!(other.drives().reopen_with(guid, &open_device(&stranger)).is_err());
     other.export().unwrap();
     drop(other);
     assert!(read_file(&import(&drives[1..]), "tank", "other") == noise_bytes(9, 1 << 20));
@@ -133,7 +133,7 @@ fn drive_used_elsewhere_is_not_reopened() {
 /// The configured path of the drive that is not among `drives`.
 fn path_of_missing(drives: &[std::path::PathBuf]) -> std::path::PathBuf {
     let held = import(drives);
-    let place = held.missing_drives()[0].1.clone();
+    let place = held.drives().missing()[0].1.clone();
     held.export().unwrap();
     place
 }
@@ -153,15 +153,15 @@ fn renamed_drive_is_found() {
     let held = import(&drives[1..]);
     write_file(&held, "tank", "while", &noise_bytes(2, 3 << 20));
     held.sync().unwrap();
-    assert!(held.reopen_drives().is_empty());
+    assert!(held.drives().reopen().is_empty());
     // the right one of two is unknown
     std::fs::copy(&away, &copy).unwrap();
     std::fs::rename(&away, &other).unwrap();
-    assert!(held.reopen_drives().is_empty());
+    assert!(held.drives().reopen().is_empty());
     std::fs::remove_file(copy).unwrap();
-    assert_eq!(held.reopen_drives(), [other.display().to_string()]);
+    assert_eq!(held.drives().reopen(), [other.display().to_string()]);
     resilver(&held);
-    assert!(held.known_drives().contains(&other));
+    assert!(held.drives().known().contains(&other));
     held.export().unwrap();
     drop(held);
     assert_eq!(path_of_missing(&drives[1..]), other);
@@ -221,18 +221,18 @@ fn old_copy_of_a_drive_is_resilvered() {
     // a scrub that is set up already: its txg would write the labels of the drive that fails
     let stopped = ScanProgress::new();
     stopped.job.cancel.cancel();
-    assert!(!held.scrub(&stopped).unwrap().complete);
+    assert!(!held.scans().scrub(&stopped).unwrap().complete);
     let away = folder.path().join("away.img");
     std::fs::rename(&drives[0], &away).unwrap();
     std::fs::rename(&copy, &drives[0]).unwrap();
     // it fails
     std::fs::OpenOptions::new().write(true).open(&away).unwrap().set_len(0).unwrap();
-    let scrubbed = held.scrub(&ScanProgress::new()).unwrap();
-    assert!(scrubbed.complete && !held.needs_resilver());
+    let scrubbed = held.scans().scrub(&ScanProgress::new()).unwrap();
+    assert!(scrubbed.complete && !held.scans().needs_resilver());
     let leaf = &held.status().vdevs[0].children[0];
     assert!(leaf.read_errors > 0);
     held.clear_errors(None).unwrap();
-    assert!(held.needs_resilver());
+    assert!(held.scans().needs_resilver());
     resilver(&held);
     held.export().unwrap();
     drop(held);
@@ -266,7 +266,7 @@ fn drive_changed_elsewhere_is_not_used() {
     std::fs::rename(&drives[0], &away).unwrap();
     std::fs::rename(&other, &drives[0]).unwrap();
     std::fs::OpenOptions::new().write(true).open(&away).unwrap().set_len(0).unwrap();
-    held.scrub(&ScanProgress::new()).unwrap();
+    held.scans().scrub(&ScanProgress::new()).unwrap();
     held.clear_errors(None).unwrap();
     write_file(&held, "tank", "later", &noise_bytes(4, 3 << 20));
     held.export().unwrap();

@@ -20,7 +20,7 @@ fn pool_with_files(folder: &TempDir, layout: VdevLayout, drives: usize) -> Pool 
     write_file(&pool, "tank", "before", &noise_bytes(1, 5 << 20));
     write_file(&pool, "tank", "while", &noise_bytes(2, 3 << 20));
     let child = engine::pool::NewDataset { name: "tank/child".to_owned(), properties: vec![] };
-    pool.create_filesystem(&child).unwrap();
+    pool.datasets().create_filesystem(&child).unwrap();
     pool.sync().unwrap();
     pool
 }
@@ -30,15 +30,15 @@ fn rebuild(pool: &Pool) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| churn_files(pool, &stop));
-        let done = pool.resilver(&ScanProgress::new());
+        let done = pool.scans().resilver(&ScanProgress::new());
         stop.store(true, Ordering::Release);
         let done = done.unwrap();
         assert!(done.complete && done.errors == 0, "{done:?}");
     });
-    assert!(!pool.needs_resilver());
-    let scan = pool.scan_status().unwrap();
+    assert!(!pool.scans().needs_resilver());
+    let scan = pool.scans().status().unwrap();
     assert_eq!((scan.scan, scan.is_scanning()), (ScanKind::Scrub, true), "{scan:?}");
-    let scrub = pool.scrub(&ScanProgress::new()).unwrap();
+    let scrub = pool.scans().scrub(&ScanProgress::new()).unwrap();
     assert!(scrub.complete && scrub.errors == 0 && scrub.written == 0, "{scrub:?}");
 }
 
@@ -46,11 +46,11 @@ fn replace_in(name: &str, layout: VdevLayout, drives: usize) {
     let folder = TempDir::new(name, drives, DRIVE_SIZE);
     let pool = pool_with_files(&folder, layout, drives);
     let new = create_image(&folder, "new.img", DRIVE_SIZE);
-    pool.rebuild_drive("d1.img", Some(&new), false).unwrap();
-    let scan = pool.scan_status().unwrap();
+    pool.vdevs().rebuild("d1.img", Some(&new), false).unwrap();
+    let scan = pool.scans().status().unwrap();
     assert!(scan.scan == ScanKind::Resilver && scan.rebuild.is_some(), "{scan:?}");
     let other = create_image(&folder, "other.img", DRIVE_SIZE);
-    let why = pool.replace_drive("d0.img", Some(&other), false).unwrap_err().to_string();
+    let why = pool.vdevs().replace("d0.img", Some(&other), false).unwrap_err().to_string();
     assert!(why.contains("currently sequentially resilvering"), "{why}");
     rebuild(&pool);
     assert_eq!(leaf_states(&pool), vec!["ONLINE"; drives]);
@@ -78,10 +78,10 @@ fn single_drive_is_rebuilt_sequentially() {
     let folder = TempDir::new("rebuild-single", 1, DRIVE_SIZE);
     let pool = pool_with_files(&folder, VdevLayout::Single, 1);
     let new = create_image(&folder, "new.img", DRIVE_SIZE);
-    pool.rebuild_drive("d0.img", Some(&new), false).unwrap();
+    pool.vdevs().rebuild("d0.img", Some(&new), false).unwrap();
     rebuild(&pool);
     let side = create_image(&folder, "side.img", DRIVE_SIZE);
-    pool.attach_drive_by_rebuild("new.img", &side, false).unwrap();
+    pool.vdevs().attach_by_rebuild("new.img", &side, false).unwrap();
     rebuild(&pool);
     pool.export().unwrap();
     drop(pool);
@@ -95,11 +95,11 @@ fn detached_drive_ends_its_rebuild() {
     let folder = TempDir::new("rebuild-detach", 2, DRIVE_SIZE);
     let pool = pool_with_files(&folder, VdevLayout::Mirror, 2);
     let new = create_image(&folder, "new.img", DRIVE_SIZE);
-    pool.rebuild_drive("d1.img", Some(&new), false).unwrap();
-    pool.detach_drive("new.img").unwrap();
+    pool.vdevs().rebuild("d1.img", Some(&new), false).unwrap();
+    pool.vdevs().detach("new.img").unwrap();
     let rebuild = pool.status().rebuild.unwrap();
     assert_eq!(rebuild.state, "canceled");
-    assert!(!pool.needs_resilver());
+    assert!(!pool.scans().needs_resilver());
     pool.export().unwrap();
     drop(pool);
     run_zdb(folder.path(), &["-bcc"]);
@@ -111,9 +111,9 @@ fn raidz_is_not_rebuilt_sequentially() {
     let folder = TempDir::new("rebuild-raidz", 3, DRIVE_SIZE);
     let pool = pool_with_files(&folder, VdevLayout::Raidz(1), 3);
     let new = create_image(&folder, "new.img", DRIVE_SIZE);
-    let why = pool.rebuild_drive("d1.img", Some(&new), false).unwrap_err().to_string();
+    let why = pool.vdevs().rebuild("d1.img", Some(&new), false).unwrap_err().to_string();
     assert!(why.contains("only mirrors and dRAIDs"), "{why}");
-    pool.replace_drive("d1.img", Some(&new), false).unwrap();
+    pool.vdevs().replace("d1.img", Some(&new), false).unwrap();
     pool.export().unwrap();
 }
 
@@ -125,16 +125,16 @@ fn interrupted_rebuild_goes_on_after_import() {
         let folder = TempDir::new(name, drives, DRIVE_SIZE);
         let pool = pool_with_files(&folder, layout, drives);
         let new = create_image(&folder, "new.img", DRIVE_SIZE);
-        pool.rebuild_drive("d1.img", Some(&new), false).unwrap();
+        pool.vdevs().rebuild("d1.img", Some(&new), false).unwrap();
         let watch = ScanProgress::new();
         watch.job.cancel.cancel();
-        assert!(!pool.resilver(&watch).unwrap().complete);
+        assert!(!pool.scans().resilver(&watch).unwrap().complete);
         pool.export().unwrap();
         drop(pool);
         let said = run_zdb(folder.path(), &["-C"]);
         assert!(said.is_empty() || said.contains("rebuild_txg"), "{said}");
         let pool = import(&[folder.path().into()]);
-        assert!(pool.scan_status().unwrap().rebuild.is_some());
+        assert!(pool.scans().status().unwrap().rebuild.is_some());
         rebuild(&pool);
         assert_eq!(leaf_states(&pool), vec!["ONLINE"; drives]);
         pool.export().unwrap();
@@ -151,8 +151,8 @@ fn distributed_spare_is_rebuilt_sequentially() {
     drop(pool);
     std::fs::remove_file(&folder.drives(7)[2]).unwrap();
     let pool = import(&[folder.path().into()]);
-    assert_eq!(pool.activate_spares(&pool.failed_drives()).unwrap().len(), 1);
-    assert!(pool.scan_status().unwrap().rebuild.is_some());
+    assert_eq!(pool.drives().activate_spares(&pool.drives().failed()).unwrap().len(), 1);
+    assert!(pool.scans().status().unwrap().rebuild.is_some());
     rebuild(&pool);
     assert_eq!(spare_states(&pool), ["INUSE"]);
     pool.export().unwrap();
@@ -182,8 +182,8 @@ fn rebuild_survives_power_cuts() {
         pool.sync().unwrap();
         let in_use = storm.journal().len();
         let spare = &devices[drives];
-        pool.rebuild_drive_with("/disk1", &paths[drives], spare).unwrap();
-        let done = pool.resilver(&ScanProgress::new()).unwrap();
+        pool.vdevs().rebuild_with("/disk1", &paths[drives], spare).unwrap();
+        let done = pool.scans().resilver(&ScanProgress::new()).unwrap();
         assert!(done.complete && done.errors == 0, "{done:?}");
         assert_files(&pool);
         let end = storm.journal().len();

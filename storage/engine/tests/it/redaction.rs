@@ -32,7 +32,7 @@ fn send(pool: &Pool, snapshot: &str, base: Option<&str>, redact: Option<&str>) -
         ..SendRequest::default()
     };
     let mut stream = Vec::new();
-    pool.send(&request, &mut stream).unwrap();
+    pool.streams().send(&request, &mut stream).unwrap();
     stream
 }
 
@@ -62,7 +62,7 @@ fn redacted_bytes(stream: &[u8]) -> u64 {
 
 /// Redacts a snapshot again as OpenZFS did, and compares the streams.
 fn compare_lists(pool: &Pool, snapshot: &str, theirs: &str, others: &[String]) {
-    pool.redact(snapshot, "ours", others).unwrap();
+    pool.streams().redact(snapshot, "ours", others).unwrap();
     let theirs = send(pool, snapshot, None, Some(theirs));
     assert_same_stream(snapshot, &theirs, &send(pool, snapshot, None, Some("ours")));
     assert!(redacted_bytes(&theirs) > 0);
@@ -74,7 +74,7 @@ fn redaction_lists_equal_those_of_openzfs() {
     let censored = ["tank/censored@done".to_owned()];
     compare_lists(&pool, "tank/from@a", "public", &censored);
     let refused = |snapshot: &str, name: &str, others: &[String]| {
-        pool.redact(snapshot, name, others).unwrap_err().to_string()
+        pool.streams().redact(snapshot, name, others).unwrap_err().to_string()
     };
     let why = refused("tank/from@a", "ours", &censored);
     assert!(why.contains("(ours) provided already exists"), "{why}");
@@ -82,17 +82,17 @@ fn redaction_lists_equal_those_of_openzfs() {
     assert!(why.contains("must be descendent of snapshot being redacted"), "{why}");
     // more snapshots than fit a bonus
     let others: Vec<String> = (1..=60).map(|number| format!("tank/censored@{number}")).collect();
-    pool.create_snapshots(&others[..1]).unwrap();
+    pool.snapshots().create(&others[..1]).unwrap();
     for other in &others[1..] {
-        pool.create_snapshots(std::slice::from_ref(other)).unwrap();
+        pool.snapshots().create(std::slice::from_ref(other)).unwrap();
     }
-    pool.redact("tank/from@a", "many", &others).unwrap();
+    pool.streams().redact("tank/from@a", "many", &others).unwrap();
     let [one, many] =
         ["ours", "many"].map(|mark| redacted_bytes(&send(&pool, "tank/from@a", None, Some(mark))));
     assert_eq!(one, many);
     close_and_check(pool, &folder);
     let pool = import(&folder);
-    pool.destroy("tank/from#many").unwrap();
+    pool.datasets().destroy("tank/from#many").unwrap();
     close_and_check(pool, &folder);
 }
 
@@ -122,7 +122,7 @@ fn redacted_streams_equal_those_of_openzfs() {
             redact: Some(redact.to_owned()),
             ..SendRequest::default()
         };
-        let why = pool.send(&request, &mut Vec::new()).unwrap_err().to_string();
+        let why = pool.streams().send(&request, &mut Vec::new()).unwrap_err().to_string();
         assert!(why.contains(words), "{why}");
     }
 }
@@ -132,7 +132,7 @@ fn redacted_copy_is_completed_by_an_increment() {
     let (sender, _sent) = import_fixture("redactfrom", "sent-raw");
     let (pool, folder) = create_pool("redactcopy");
     receive(&pool, "tank/copy", &recorded("redacted.zstream")).unwrap();
-    assert!(pool.incomplete_kind("tank/copy").unwrap().is_some());
+    assert!(pool.datasets().incomplete_kind("tank/copy").unwrap().is_some());
     // the increment from the snapshot itself lacks the redacted blocks
     let plain = send(&sender, "tank/plain@two", Some("tank/plain@one"), None);
     let why = receive(&pool, "tank/copy", &plain).unwrap_err().to_string();
@@ -140,9 +140,9 @@ fn redacted_copy_is_completed_by_an_increment() {
     // a copy of the redacted copy is redacted, too
     let again = send(&pool, "tank/copy@one", None, None);
     receive(&pool, "tank/second", &again).unwrap();
-    assert!(pool.incomplete_kind("tank/second").unwrap().is_some());
+    assert!(pool.datasets().incomplete_kind("tank/second").unwrap().is_some());
     receive(&pool, "tank/copy", &recorded("from-redaction.zstream")).unwrap();
-    assert_eq!(pool.incomplete_kind("tank/copy").unwrap(), None);
+    assert_eq!(pool.datasets().incomplete_kind("tank/copy").unwrap(), None);
     let same = read_file(&sender, "tank/plain", "numbers");
     assert!(read_file(&pool, "tank/copy", "numbers") == same);
     // one of the redaction snapshots becomes a clone of the redacted snapshot
@@ -158,10 +158,10 @@ fn unchanged_redacted_blocks_are_sent_from_bookmark() {
     let (pool, folder) = create_pool("redactwhole");
     let redacted = send(&sender, "tank/from@a", None, Some("public"));
     receive(&pool, "tank/copy", &redacted).unwrap();
-    sender.create_snapshots(&["tank/from@c".to_owned()]).unwrap();
+    sender.snapshots().create(&["tank/from@c".to_owned()]).unwrap();
     let rest = send(&sender, "tank/from@c", Some("tank/from#public"), None);
     receive(&pool, "tank/copy", &rest).unwrap();
-    assert_eq!(pool.incomplete_kind("tank/copy").unwrap(), None);
+    assert_eq!(pool.datasets().incomplete_kind("tank/copy").unwrap(), None);
     let [theirs, ours] = [(&sender, "tank/from@c"), (&pool, "tank/copy@c")]
         .map(|(pool, name)| blocks(&send(pool, name, None, None)));
     assert!(theirs == ours);
@@ -186,14 +186,14 @@ fn cut_redacted_receive_is_resumed() {
     let whole = send(&sender, "tank/from@a", None, Some("public"));
     let target = "tank/copy".to_owned();
     let request = ReceiveRequest { target, resumable: true, ..ReceiveRequest::default() };
-    pool.receive(&request, &mut &whole[..whole.len() / 2]).unwrap_err();
-    let token = pool.receive_resume_token("tank/copy").unwrap().expect("a token");
+    pool.streams().receive(&request, &mut &whole[..whole.len() / 2]).unwrap_err();
+    let token = pool.streams().resume_token("tank/copy").unwrap().expect("a token");
     let resumed = SendRequest { resume: Some(token), ..SendRequest::default() };
     let mut rest = Vec::new();
-    sender.send(&resumed, &mut rest).unwrap();
+    sender.streams().send(&resumed, &mut rest).unwrap();
     assert!(rest.len() < whole.len());
-    pool.receive(&request, &mut &*rest).unwrap();
-    assert!(pool.incomplete_kind("tank/copy").unwrap().is_some());
+    pool.streams().receive(&request, &mut &*rest).unwrap();
+    assert!(pool.datasets().incomplete_kind("tank/copy").unwrap().is_some());
     let [theirs, ours] = [&whole, &send(&pool, "tank/copy@a", None, None)].map(|it| blocks(it));
     assert!(theirs == ours);
     close_and_check(pool, &folder);

@@ -14,7 +14,7 @@ fn sizes_of(pool: &Pool, name: &str) -> (u64, u64) {
             |name: &str| dataset.property_value(name).and_then(|it| it.parse().ok()).unwrap_or(0);
         found = (number("volsize"), number("refreservation"));
     };
-    pool.list_datasets(name, &wanted, &mut show, &mut |_| ()).unwrap();
+    pool.datasets().list(name, &wanted, &mut show, &mut |_| ()).unwrap();
     found
 }
 
@@ -30,39 +30,36 @@ fn refreservation_follows_volsize() {
     let folder = TempDir::new("thick", 1, 256 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
-    held.create_volume(&new_dataset("tank/vol", &[]), 4 << 20, 16 << 10, false).unwrap();
+    held.volumes().create(&new_dataset("tank/vol", &[]), 4 << 20, 16 << 10, false).unwrap();
     assert_eq!(sizes_of(&held, "tank/vol"), (4 << 20, (4 << 20) + METADATA_BYTES));
-    held.volume("tank/vol").unwrap().write(0, &vec![1; 100_000]).unwrap();
-    held.set_property("tank/vol", "volsize", "8M").unwrap();
+    held.volumes().get("tank/vol").unwrap().write(0, &vec![1; 100_000]).unwrap();
+    held.properties().set("tank/vol", "volsize", "8M").unwrap();
     assert_eq!(sizes_of(&held, "tank/vol"), (8 << 20, (8 << 20) + METADATA_BYTES));
-    held.set_property("tank/vol", "volsize", "2M").unwrap();
+    held.properties().set("tank/vol", "volsize", "2M").unwrap();
     assert_eq!(sizes_of(&held, "tank/vol"), (2 << 20, (2 << 20) + METADATA_BYTES));
     // a chosen value stays
-    held.set_property("tank/vol", "refreservation", "1M").unwrap();
-    held.set_property("tank/vol", "volsize", "4M").unwrap();
+    held.properties().set("tank/vol", "refreservation", "1M").unwrap();
+    held.properties().set("tank/vol", "volsize", "4M").unwrap();
     assert_eq!(sizes_of(&held, "tank/vol"), (4 << 20, 1 << 20));
-    held.set_property("tank/vol", "refreservation", "auto").unwrap();
+    held.properties().set("tank/vol", "refreservation", "auto").unwrap();
     assert_eq!(sizes_of(&held, "tank/vol"), (4 << 20, (4 << 20) + METADATA_BYTES));
     // shrinking loses the content behind the end
-    held.set_property("tank/vol", "readonly", "on").unwrap();
-    assert!(held.set_property("tank/vol", "volsize", "8M").is_err());
+    held.properties().set("tank/vol", "readonly", "on").unwrap();
+    assert!(held.properties().set("tank/vol", "volsize", "8M").is_err());
     assert_eq!(sizes_of(&held, "tank/vol"), (4 << 20, (4 << 20) + METADATA_BYTES));
-    held.set_property("tank/vol", "readonly", "off").unwrap();
+    held.properties().set("tank/vol", "readonly", "off").unwrap();
     for wrong in ["0", "5000", "1T", "colour"] {
-        assert!(held.set_property("tank/vol", "volsize", wrong).is_err(), "{wrong}");
+        assert!(held.properties().set("tank/vol", "volsize", wrong).is_err(), "{wrong}");
     }
-    held.create_volume(
-        &new_dataset("tank/own", &[("refreservation", "1M")]),
-        4 << 20,
-        8 << 10,
-        false,
-    )
-    .unwrap();
+    held.volumes()
+        .create(&new_dataset("tank/own", &[("refreservation", "1M")]), 4 << 20, 8 << 10, false)
+        .unwrap();
     assert_eq!(sizes_of(&held, "tank/own"), (4 << 20, 1 << 20));
-    held.create_volume(&new_dataset("tank/twice", &[("copies", "2")]), 4 << 20, 8 << 10, false)
+    held.volumes()
+        .create(&new_dataset("tank/twice", &[("copies", "2")]), 4 << 20, 8 << 10, false)
         .unwrap();
     assert_eq!(sizes_of(&held, "tank/twice"), (4 << 20, (4 << 20) + METADATA_BYTES));
-    held.create_volume(&new_dataset("tank/thin", &[]), 4 << 20, 8 << 10, true).unwrap();
+    held.volumes().create(&new_dataset("tank/thin", &[]), 4 << 20, 8 << 10, true).unwrap();
     assert_eq!(sizes_of(&held, "tank/thin"), (4 << 20, 0));
     held.export().unwrap();
     drop(held);
@@ -75,12 +72,12 @@ fn refreservation_includes_parity() {
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Raidz(1), 3), &environment()).unwrap();
     // with sectors of 4 KiB: 8 KiB take 16 KiB, and 128 KiB take 192 KiB
-    held.create_volume(&new_dataset("tank/vol", &[]), 6 << 20, 8 << 10, false).unwrap();
+    held.volumes().create(&new_dataset("tank/vol", &[]), 6 << 20, 8 << 10, false).unwrap();
     assert_eq!(sizes_of(&held, "tank/vol"), (6 << 20, (8 << 20) + METADATA_BYTES));
     // as OpenZFS rounds it
-    held.create_volume(&new_dataset("tank/small", &[]), 10 << 20, 4 << 10, false).unwrap();
+    held.volumes().create(&new_dataset("tank/small", &[]), 10 << 20, 4 << 10, false).unwrap();
     assert_eq!(sizes_of(&held, "tank/small"), (10 << 20, 16_864_512));
     // as large as their labels say
-    held.create_volume(&new_dataset("tank/large", &[]), 6 << 20, 128 << 10, false).unwrap();
+    held.volumes().create(&new_dataset("tank/large", &[]), 6 << 20, 128 << 10, false).unwrap();
     assert_eq!(sizes_of(&held, "tank/large"), (6 << 20, (6 << 20) + METADATA_BYTES));
 }

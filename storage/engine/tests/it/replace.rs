@@ -35,7 +35,7 @@ fn zdb_after_cut(folder: &TempDir, name: &str) -> String {
 
 fn fill_pool(pool: &Pool) {
     write_file(pool, "tank", "one", &noise_bytes(1, 7 << 20));
-    pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    pool.snapshots().create(&["tank@one".to_owned()]).unwrap();
     for number in 0..100 {
         write_file(pool, "tank", &format!("small{number}"), &noise_bytes(number, 900));
     }
@@ -48,10 +48,10 @@ fn compare_files(pool: &Pool, name: &str) {
 }
 
 fn resilver(pool: &Pool, name: &str) {
-    assert!(pool.needs_resilver(), "{name}");
-    let mended = pool.resilver(&ScanProgress::new()).unwrap();
+    assert!(pool.scans().needs_resilver(), "{name}");
+    let mended = pool.scans().resilver(&ScanProgress::new()).unwrap();
     assert!(mended.complete && mended.errors == 0 && mended.written > 0, "{name}: {mended:?}");
-    assert!(!pool.needs_resilver(), "{name}");
+    assert!(!pool.scans().needs_resilver(), "{name}");
 }
 
 fn leaf_count(held: &Pool) -> usize {
@@ -77,12 +77,12 @@ fn replace_in(name: &str, shape: VdevLayout, count: usize, missing: bool) {
     let held = import(&drives);
     let small = create_image(&folder, "small.img", 64 << 20);
     let name_of_old = old.to_str().unwrap();
-    let refused = held.replace_drive(name_of_old, Some(&small), false).unwrap_err().to_string();
+    let refused = held.vdevs().replace(name_of_old, Some(&small), false).unwrap_err().to_string();
     assert!(refused.contains(&(64 << 20).to_string()), "{refused}");
     std::fs::remove_file(&small).unwrap();
     let new = create_image(&folder, "new.img", DRIVE_SIZE + (1 << 20));
-    held.replace_drive(name_of_old, Some(&new), false).unwrap();
-    assert!(held.replace_drive(name_of_old, Some(&new), true).is_err(), "it is in use now");
+    held.vdevs().replace(name_of_old, Some(&new), false).unwrap();
+    assert!(held.vdevs().replace(name_of_old, Some(&new), true).is_err(), "it is in use now");
     assert_eq!(leaf_count(&held), count + 1);
     write_file(&held, "tank", "meanwhile", &noise_bytes(5, 1 << 20));
     held.sync().unwrap();
@@ -108,7 +108,7 @@ fn replace_in(name: &str, shape: VdevLayout, count: usize, missing: bool) {
     let held = import(&drives);
     compare_files(&held, name);
     assert!(read_file(&held, "tank", "later") == noise_bytes(6, 1 << 20));
-    assert!(!held.needs_resilver());
+    assert!(!held.scans().needs_resilver());
     held.export().unwrap();
 }
 
@@ -134,7 +134,7 @@ fn interrupted_replacement_resumes() {
         engine::pool::create(&new_pool(&folder, VdevLayout::Raidz(1), 3), &environment()).unwrap();
     fill_pool(&held);
     let new = create_image(&folder, "new.img", DRIVE_SIZE);
-    held.replace_drive("d1.img", Some(&new), false).unwrap();
+    held.vdevs().replace("d1.img", Some(&new), false).unwrap();
     held.close().unwrap();
     drop(held);
     let held = import(&[folder.path().into()]);
@@ -152,18 +152,18 @@ fn sides_come_and_go() {
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     fill_pool(&held);
-    assert!(held.detach_drive("d0.img").is_err(), "it has the only replica");
+    assert!(held.vdevs().detach("d0.img").is_err(), "it has the only replica");
     let (a, b) =
         (create_image(&folder, "a.img", DRIVE_SIZE), create_image(&folder, "b.img", DRIVE_SIZE));
-    held.attach_drive("d0.img", &a, false).unwrap();
-    assert!(held.detach_drive("d0.img").is_err(), "the other lacks all");
-    held.attach_drive("d0.img", &b, false).unwrap();
+    held.vdevs().attach("d0.img", &a, false).unwrap();
+    assert!(held.vdevs().detach("d0.img").is_err(), "the other lacks all");
+    held.vdevs().attach("d0.img", &b, false).unwrap();
     assert_eq!(held.status().vdevs[0].children.len(), 3);
     zdb_after_cut(&folder, "attach");
     resilver(&held, "attach");
-    held.detach_drive("d0.img").unwrap();
+    held.vdevs().detach("d0.img").unwrap();
     zdb_after_cut(&folder, "attach");
-    held.detach_drive("a.img").unwrap();
+    held.vdevs().detach("a.img").unwrap();
     assert_eq!(leaf_count(&held), 1);
     let said = zdb_after_cut(&folder, "attach");
     assert!(!said.contains("mirror"), "{said}");
@@ -189,28 +189,28 @@ fn drive_without_labels_replaces_itself() {
     fill_pool(&pool);
     let drive = folder.drives(3).remove(1);
     let name = drive.to_str().unwrap();
-    let refused = pool.replace_drive(name, Some(&drive), true).unwrap_err();
+    let refused = pool.vdevs().replace(name, Some(&drive), true).unwrap_err();
     assert!(matches!(refused, engine::Error::DeviceInPool { .. }), "it is well: {refused}");
     // another program writes zeros to all of it
     let file = std::fs::OpenOptions::new().write(true).open(&drive).unwrap();
     file.set_len(0).unwrap();
     file.set_len(DRIVE_SIZE).unwrap();
-    let refused = pool.replace_drive(name, Some(&drive), false).unwrap_err();
+    let refused = pool.vdevs().replace(name, Some(&drive), false).unwrap_err();
     assert!(matches!(refused, engine::Error::DeviceInPool { .. }), "without -f: {refused}");
-    pool.replace_drive(name, Some(&drive), true).unwrap();
+    pool.vdevs().replace(name, Some(&drive), true).unwrap();
     resilver(&pool, "itself");
     // it has labels again after a change of the configuration, and its errors tell
     file.set_len(0).unwrap();
     file.set_len(DRIVE_SIZE).unwrap();
-    pool.scrub(&ScanProgress::new()).unwrap();
-    pool.set_pool_property("comment", "a change of the configuration").unwrap();
+    pool.scans().scrub(&ScanProgress::new()).unwrap();
+    pool.properties().set_pool("comment", "a change of the configuration").unwrap();
     pool.sync().unwrap();
-    pool.replace_drive(name, Some(&drive), true).unwrap();
+    pool.vdevs().replace(name, Some(&drive), true).unwrap();
     resilver(&pool, "itself with errors");
     // the file is deleted, and a new one is made
     std::fs::remove_file(&drive).unwrap();
     create_image(&folder, drive.file_name().unwrap().to_str().unwrap(), DRIVE_SIZE);
-    pool.replace_drive(name, Some(&drive), true).unwrap();
+    pool.vdevs().replace(name, Some(&drive), true).unwrap();
     resilver(&pool, "itself anew");
     compare_files(&pool, "itself");
     assert_eq!(leaf_count(&pool), 3);

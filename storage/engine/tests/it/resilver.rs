@@ -27,23 +27,23 @@ fn new_dataset(name: &str) -> NewDataset {
 pub(crate) fn create_with_outdated(folder: &TempDir, shape: VdevLayout, count: usize, away: usize) {
     let held = engine::pool::create(&new_pool(folder, shape, count), &environment()).unwrap();
     write_file(&held, "tank", "before", &noise_bytes(1, 6 << 20));
-    held.create_filesystem(&new_dataset("tank/child")).unwrap();
+    held.datasets().create_filesystem(&new_dataset("tank/child")).unwrap();
     write_file(&held, "tank/child", "before", &noise_bytes(2, 1 << 20));
-    held.create_snapshots(&["tank/child@one".to_owned()]).unwrap();
+    held.snapshots().create(&["tank/child@one".to_owned()]).unwrap();
     held.export().unwrap();
     drop(held);
 
     let held = import(&folder.drives(count)[away..]);
     write_file(&held, "tank", "while", &noise_bytes(3, 9 << 20));
     write_file(&held, "tank/child", "gone", &noise_bytes(4, 2 << 20));
-    held.create_snapshots(&["tank/child@two".to_owned()]).unwrap();
-    held.clone_snapshot("tank/child@one", &new_dataset("tank/clone")).unwrap();
+    held.snapshots().create(&["tank/child@two".to_owned()]).unwrap();
+    held.snapshots().clone_snapshot("tank/child@one", &new_dataset("tank/clone")).unwrap();
     write_file(&held, "tank/clone", "while", &noise_bytes(5, 900_000));
-    held.rollback_dataset("tank/clone").unwrap_err();
+    held.snapshots().rollback("tank/clone").unwrap_err();
     for number in 0..200 {
         write_file(&held, "tank/child", &format!("small{number}"), &noise_bytes(number, 700));
     }
-    held.filesystem("tank/child").unwrap().fsync(None).unwrap();
+    held.datasets().filesystem("tank/child").unwrap().fsync(None).unwrap();
     held.export().unwrap();
 }
 
@@ -66,12 +66,12 @@ fn resilver_returned(name: &str, shape: VdevLayout, count: usize, away: usize) {
     let folder = TempDir::new(name, count, DRIVE_SIZE);
     create_with_outdated(&folder, shape, count, away);
     let pool = import(&folder.drives(count));
-    assert!(pool.needs_resilver(), "{name}");
+    assert!(pool.scans().needs_resilver(), "{name}");
     let watch = ScanProgress::new();
-    let mended = pool.resilver(&watch).unwrap();
+    let mended = pool.scans().resilver(&watch).unwrap();
     assert!(mended.complete && mended.damage.is_empty(), "{name}: {mended:?}");
     assert!(mended.written > 1 << 20 && mended.read > 1 << 20, "{name}: {mended:?}");
-    assert!(!pool.needs_resilver());
+    assert!(!pool.scans().needs_resilver());
     compare_files(&pool, name);
     pool.export().unwrap();
     drop(pool);
@@ -83,7 +83,7 @@ fn resilver_returned(name: &str, shape: VdevLayout, count: usize, away: usize) {
     pool.close().unwrap();
     drop(pool);
     let pool = import(&drives);
-    let again = pool.resilver(&ScanProgress::new()).unwrap();
+    let again = pool.scans().resilver(&ScanProgress::new()).unwrap();
     assert!(again.complete && again.errors == 0);
     pool.export().unwrap();
     drop(pool);
@@ -110,7 +110,7 @@ fn draid_drives_are_resilvered() {
 
 /// Creates, rewrites, renames and deletes files, and snapshots, until stopped.
 pub(crate) fn churn_files(held: &Pool, stop: &AtomicBool) {
-    let fs = held.filesystem("tank/child").unwrap();
+    let fs = held.datasets().filesystem("tank/child").unwrap();
     let root = ObjectId::new(fs.reader().root().unwrap().ino());
     for round in 0_u32.. {
         if stop.load(Ordering::Acquire) {
@@ -125,8 +125,9 @@ pub(crate) fn churn_files(held: &Pool, stop: &AtomicBool) {
             let _ = fs.write(&credentials(), id, WriteOffset::At(0), &noise_bytes(round, 3 << 20));
         }
         if round % 7 == 3 {
-            let _ = held.create_snapshots(&[format!("tank/child@churn{round}")]);
-            let _ = held.destroy(&format!("tank/child@churn{}", round.saturating_sub(7)));
+            let _ = held.snapshots().create(&[format!("tank/child@churn{round}")]);
+            let _ =
+                held.datasets().destroy(&format!("tank/child@churn{}", round.saturating_sub(7)));
         }
         if round % 5 == 1 {
             let small = format!("small{}", round % 200);
@@ -145,8 +146,8 @@ pub(crate) fn churn_files(held: &Pool, stop: &AtomicBool) {
 
 /// Fills a pool until a few files more fit.
 fn fill_pool(held: &Pool) {
-    held.create_filesystem(&new_dataset("tank/ballast")).unwrap();
-    let fs = held.filesystem("tank/ballast").unwrap();
+    held.datasets().create_filesystem(&new_dataset("tank/ballast")).unwrap();
+    let fs = held.datasets().filesystem("tank/ballast").unwrap();
     let root = ObjectId::new(fs.reader().root().unwrap().ino());
     let name = |number: u32| format!("ballast{number}").into_bytes();
     let bytes = noise_bytes(9, 2 << 20);
@@ -175,13 +176,13 @@ fn resilver_runs_while_the_pool_is_written() {
         let stop = AtomicBool::new(false);
         let mended = std::thread::scope(|scope| {
             scope.spawn(|| churn_files(&pool, &stop));
-            let mended = pool.resilver(&ScanProgress::new());
+            let mended = pool.scans().resilver(&ScanProgress::new());
             stop.store(true, Ordering::Release);
             mended.unwrap()
         });
         assert!(mended.complete && mended.damage.is_empty(), "{name}: {mended:?}");
         println!("{name}: {mended:?}");
-        assert!(!pool.needs_resilver());
+        assert!(!pool.scans().needs_resilver());
         compare_kept(&pool, name);
         pool.export().unwrap();
         drop(pool);
@@ -218,11 +219,11 @@ fn lost_blocks_are_named_and_stay_missing() {
     std::fs::write(&drives[1], &image).unwrap();
 
     let held = import(&drives);
-    let mended = held.resilver(&ScanProgress::new()).unwrap();
+    let mended = held.scans().resilver(&ScanProgress::new()).unwrap();
     assert!(mended.complete, "{mended:?}");
     assert_eq!((mended.errors, mended.damage.len()), (1, 1), "{mended:?}");
     assert_eq!(mended.damage, ["tank:/while: bytes 1048576 to 1179647"]);
-    assert!(held.needs_resilver(), "the txg of that block is still missed");
+    assert!(held.scans().needs_resilver(), "the txg of that block is still missed");
     held.export().unwrap();
     drop(held);
     image[at] ^= 1;
@@ -231,8 +232,8 @@ fn lost_blocks_are_named_and_stay_missing() {
     now[at] = image[at];
     std::fs::write(&drives[1], now).unwrap();
     let held = import(&drives);
-    let mended = held.resilver(&ScanProgress::new()).unwrap();
-    assert!(mended.complete && mended.errors == 0 && !held.needs_resilver(), "{mended:?}");
+    let mended = held.scans().resilver(&ScanProgress::new()).unwrap();
+    assert!(mended.complete && mended.errors == 0 && !held.scans().needs_resilver(), "{mended:?}");
     held.export().unwrap();
     drop(held);
     check_clean(&folder, "resilver-lost");
@@ -272,13 +273,13 @@ fn scrub_repairs_while_the_pool_is_written() {
         let stop = AtomicBool::new(false);
         let mended = std::thread::scope(|scope| {
             scope.spawn(|| churn_files(&pool, &stop));
-            let mended = pool.scrub(&ScanProgress::new());
+            let mended = pool.scans().scrub(&ScanProgress::new());
             stop.store(true, Ordering::Release);
             mended.unwrap()
         });
         assert!(mended.complete && mended.damage.is_empty(), "{name}: {mended:?}");
         assert!(mended.written > 0, "{name}: {mended:?}");
-        let again = pool.scrub(&ScanProgress::new()).unwrap();
+        let again = pool.scans().scrub(&ScanProgress::new()).unwrap();
         assert!(again.complete && again.written == 0, "{name}: {again:?}");
         compare_kept(&pool, name);
         pool.export().unwrap();
@@ -294,14 +295,14 @@ fn stopped_resilver_starts_again() {
     let pool = import(&folder.drives(2));
     let watch = ScanProgress::new();
     watch.job.cancel.cancel();
-    let mended = pool.resilver(&watch).unwrap();
-    assert!(!mended.complete && pool.needs_resilver(), "{mended:?}");
+    let mended = pool.scans().resilver(&watch).unwrap();
+    assert!(!mended.complete && pool.scans().needs_resilver(), "{mended:?}");
     // as after a power cut: the DTL is still there
     pool.close().unwrap();
     drop(pool);
     let pool = import(&folder.drives(2));
-    assert!(pool.needs_resilver());
-    let mended = pool.resilver(&ScanProgress::new()).unwrap();
+    assert!(pool.scans().needs_resilver());
+    let mended = pool.scans().resilver(&ScanProgress::new()).unwrap();
     assert!(mended.complete && mended.errors == 0);
     pool.export().unwrap();
     drop(pool);

@@ -77,14 +77,14 @@ fn create_history(folder: &TempDir) -> Vec<u64> {
     for name in ["one", "two", "three", "four"] {
         write_file(&held, "tank", name, name.repeat(50_000).as_bytes());
         // the second time there is a chain of log blocks
-        held.filesystem("tank").unwrap().fsync(None).unwrap();
+        held.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
         write_file(&held, "tank", &format!("{name}-promised"), name.as_bytes());
-        held.filesystem("tank").unwrap().fsync(None).unwrap();
+        held.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
         held.sync().unwrap();
         txgs.push(held.txg());
     }
     write_file(&held, "tank", "promised", b"after all that");
-    held.filesystem("tank").unwrap().fsync(None).unwrap();
+    held.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
     txgs
 }
 
@@ -103,7 +103,7 @@ fn destroy_root(folder: &TempDir, txg: u64) {
 }
 
 fn file_names(pool: &Pool) -> Vec<&'static str> {
-    let files = pool.filesystem("tank").unwrap();
+    let files = pool.datasets().filesystem("tank").unwrap();
     let there = |name: &&str| files.reader().find(name.as_bytes()).unwrap().is_some();
     ["one", "two", "three", "four", "promised"].into_iter().filter(there).collect()
 }
@@ -129,7 +129,7 @@ fn damaged_newest_state_is_discarded() {
     assert_eq!(read_file(&pool, "tank", "three"), "three".repeat(50_000).as_bytes());
     assert_eq!(read_file(&pool, "tank", "three-promised"), b"three");
     write_file(&pool, "tank", "promised", b"anew");
-    pool.filesystem("tank").unwrap().fsync(None).unwrap();
+    pool.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
     drop(pool);
     let pool = import_rewound(&folder, "tank", Rewind::No).unwrap();
     assert_eq!(file_names(&pool), ["one", "two", "three", "promised"]);
@@ -273,7 +273,7 @@ fn openzfs_pools_are_rewound() {
                 }
             };
             assert_eq!(held.rewind_target().map(|rewound| rewound.txg), Some(*txg));
-            let Ok(_) = held.filesystem(&pool) else { continue };
+            let Ok(_) = held.datasets().filesystem(&pool) else { continue };
             written += 1;
             write_file(&held, &pool, "written-here", &vec![7; 3_000_000]);
             held.export().unwrap();

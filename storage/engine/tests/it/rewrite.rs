@@ -24,13 +24,13 @@ fn create_pool(name: &str) -> (TempDir, Pool) {
 }
 
 fn stat(pool: &Pool, dataset: &str, name: &str) -> FileStat {
-    let fs = pool.filesystem(dataset).unwrap();
+    let fs = pool.datasets().filesystem(dataset).unwrap();
     fs.reader().find(name.as_bytes()).unwrap().unwrap().stat()
 }
 
 /// Rewrites a file. Returns the bytes that were rewritten, and those that were skipped.
 fn rewrite(pool: &Pool, dataset: &str, name: &str, filter: &RewriteFilter) -> (u64, u64) {
-    let fs = pool.filesystem(dataset).unwrap();
+    let fs = pool.datasets().filesystem(dataset).unwrap();
     let file = ObjectId::new(stat(pool, dataset, name).ino);
     let (mut next, mut sums) = (Some(0), (0, 0));
     while let Some(start) = next {
@@ -57,12 +57,12 @@ fn export_and_check(folder: &TempDir, pool: Pool) {
 #[test]
 fn rewrite_applies_properties_and_keeps_content_and_times() {
     let (folder, pool) = create_pool("rewrite");
-    pool.set_property("tank", "compression", "off").unwrap();
+    pool.properties().set("tank", "compression", "off").unwrap();
     let text = b"compressible text ".repeat(400_000);
     write_file(&pool, "tank", "text", &text);
     write_file(&pool, "tank", "tiny", b"a few bytes");
     let before = allocated(&pool);
-    pool.set_property("tank", "compression", "zstd").unwrap();
+    pool.properties().set("tank", "compression", "zstd").unwrap();
     let (times, txg) = (stat(&pool, "tank", "text"), pool.txg() + 1);
     pool.sync().unwrap();
     let blocks = (text.len() as u64).next_multiple_of(128 << 10);
@@ -87,7 +87,7 @@ fn rewrite_applies_properties_and_keeps_content_and_times() {
 #[test]
 fn rewrite_moves_blocks_with_strong_checksums() {
     let (folder, pool) = create_pool("rewrite-nopwrite");
-    pool.set_property("tank", "checksum", "sha256").unwrap();
+    pool.properties().set("tank", "checksum", "sha256").unwrap();
     let bytes = noise_bytes(2, 3 << 20);
     write_file(&pool, "tank", "file", &bytes);
     pool.sync().unwrap();
@@ -108,7 +108,7 @@ fn shared_blocks_are_skipped_on_request() {
         write_file(&pool, "tank", name, &bytes);
     }
     pool.sync().unwrap();
-    let fs = pool.filesystem("tank").unwrap();
+    let fs = pool.datasets().filesystem("tank").unwrap();
     let root = ObjectId::new(fs.reader().root_object());
     let copy = fs.create(&credentials(), root, b"copy", &posix::NewInode::default()).unwrap();
     let source = fs.reader().find(b"cloned").unwrap().unwrap().content();
@@ -125,7 +125,7 @@ fn shared_blocks_are_skipped_on_request() {
     assert_eq!(rewrite(&pool, "tank", "copy", &ALL), (4 << 20, 0));
     assert!(allocated(&pool) > before + (4 << 20));
     assert_eq!(rewrite(&pool, "tank", "cloned", &no_clones), (4 << 20, 0));
-    pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    pool.snapshots().create(&["tank@one".to_owned()]).unwrap();
     let no_snapshots = RewriteFilter { skip_snapshots: true, ..ALL };
     assert_eq!(rewrite(&pool, "tank", "kept", &no_snapshots), (0, 4 << 20));
     assert_eq!(rewrite(&pool, "tank", "kept", &ALL), (4 << 20, 0));
@@ -145,7 +145,7 @@ fn encrypted_files_are_rewritten() {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .to_vec();
     let new = NewDataset { name: "tank/secret".to_owned(), properties };
-    pool.create_filesystem_with(&new, Some(SECRET)).unwrap();
+    pool.datasets().create_filesystem_with(&new, Some(SECRET)).unwrap();
     let bytes = noise_bytes(4, 2_500_000);
     write_file(&pool, "tank/secret", "file", &bytes);
     pool.sync().unwrap();
@@ -154,7 +154,7 @@ fn encrypted_files_are_rewritten() {
     export_and_check(&folder, pool);
     let pool =
         engine::pool::import(&[folder.path().into()], "tank", false, &environment()).unwrap();
-    pool.load_key("tank/secret", SECRET).unwrap();
+    pool.keys().load("tank/secret", SECRET).unwrap();
     assert!(read_file(&pool, "tank/secret", "file") == bytes);
     export_and_check(&folder, pool);
 }
@@ -170,7 +170,7 @@ fn writers_win_over_a_rewrite() {
     let file = ObjectId::new(stat(&pool, "tank", "file").ino);
     let (is_done, written) = (AtomicBool::new(false), AtomicU64::new(0));
     let write_all = |offset: u64| {
-        let fs = pool.filesystem("tank").unwrap();
+        let fs = pool.datasets().filesystem("tank").unwrap();
         let mut last = 0;
         while !is_done.load(Ordering::Acquire) {
             last += 1;
@@ -213,8 +213,8 @@ fn rewrite_gives_files_the_ratio_after_expansion() {
     let before = allocated(&pool);
     let drive = folder.path().join("new.img");
     std::fs::File::create(&drive).unwrap().set_len(96 << 20).unwrap();
-    pool.attach_drive("raidz1-0", &drive, false).unwrap();
-    pool.continue_raidz_expansion(&Job::default()).unwrap().unwrap();
+    pool.vdevs().attach("raidz1-0", &drive, false).unwrap();
+    pool.activities().continue_raidz_expansion(&Job::default()).unwrap().unwrap();
     let expanded = allocated(&pool);
     assert!(expanded + (1 << 20) > before, "an expansion alone frees nothing");
     assert_eq!(rewrite(&pool, "tank", "old", &ALL), (24 << 20, 0));

@@ -83,8 +83,8 @@ fn create_scattered(environment: &Environment) -> (Pool, Arc<Mutex<Moves>>) {
     };
     let pool = engine::pool::create_on_devices(&new, &[drive], environment).unwrap();
     let child = NewDataset { name: "tank/child".to_owned(), properties: Vec::new() };
-    pool.create_filesystem(&child).unwrap();
-    let datasets = ["tank", "tank/child"].map(|name| pool.filesystem(name).unwrap());
+    pool.datasets().create_filesystem(&child).unwrap();
+    let datasets = ["tank", "tank/child"].map(|name| pool.datasets().filesystem(name).unwrap());
     let mut files = Vec::new();
     for number in 0..FILES {
         let files_of = &datasets[number % 2];
@@ -111,9 +111,9 @@ fn scrub_reads_in_the_order_of_the_drive() {
     let environment = Environment { workers: 1, ..environment() };
     let (pool, moves) = create_scattered(&environment);
     let scrub = |memory: u64| {
-        pool.set_scan_memory(memory);
+        pool.scans().set_memory(memory);
         *moves.lock().unwrap() = Moves::default();
-        let done = pool.scrub(&ScanProgress::new()).unwrap();
+        let done = pool.scans().scrub(&ScanProgress::new()).unwrap();
         assert!(done.complete && done.errors == 0 && done.read > 20 << 20, "{done:?}");
         *moves.lock().unwrap()
     };

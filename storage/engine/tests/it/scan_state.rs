@@ -34,26 +34,26 @@ fn create_pool(folder: &TempDir) {
     let pool = engine::pool::create(&new, &environment()).unwrap();
     write_file(&pool, "tank", "first", &noise_bytes(1, 8 << 20));
     for (name, seed) in [("tank/a", 2), ("tank/b", 3)] {
-        pool.create_filesystem(&new_dataset(name)).unwrap();
+        pool.datasets().create_filesystem(&new_dataset(name)).unwrap();
         write_file(&pool, name, "old", &noise_bytes(seed, 2 << 20));
-        pool.create_snapshots(&[format!("{name}@one")]).unwrap();
+        pool.snapshots().create(&[format!("{name}@one")]).unwrap();
         write_file(&pool, name, "middle", &noise_bytes(seed + 10, 2 << 20));
-        pool.create_snapshots(&[format!("{name}@two")]).unwrap();
+        pool.snapshots().create(&[format!("{name}@two")]).unwrap();
         write_file(&pool, name, "new", &noise_bytes(seed + 20, 2 << 20));
     }
-    pool.clone_snapshot("tank/a@one", &new_dataset("tank/clone")).unwrap();
+    pool.snapshots().clone_snapshot("tank/a@one", &new_dataset("tank/clone")).unwrap();
     write_file(&pool, "tank/clone", "own", &noise_bytes(9, 2 << 20));
     pool.export().unwrap();
 }
 
 /// Scrubs until so many blocks were found.
 fn scrub_some(drives: &[PathBuf], blocks: u64) -> (Pool, ScanResult) {
-    stop_after(drives, blocks, Pool::scrub)
+    stop_after(drives, blocks, |pool, watch| pool.scans().scrub(watch))
 }
 
 /// Resilvers until so many blocks were found.
 fn resilver_some(drives: &[PathBuf], blocks: u64) -> (Pool, ScanResult) {
-    stop_after(drives, blocks, Pool::resilver)
+    stop_after(drives, blocks, |pool, watch| pool.scans().resilver(watch))
 }
 
 /// Imports a pool and scans it with one thread, which stops after so many blocks: the scan asks for the time
@@ -74,7 +74,7 @@ fn stop_after(
     let environment = Environment { now: Arc::new(now), workers: 1, ..environment() };
     let pool = engine::pool::import(drives, "tank", false, &environment).unwrap();
     // few blocks are sorted together, so that the position moves often
-    pool.set_scan_memory(0);
+    pool.scans().set_memory(0);
     let result = scan(&pool, &watch).unwrap();
     (pool, result)
 }
@@ -90,7 +90,7 @@ fn scrub_goes_on_after_export() {
     let drives = folder.drives(2);
     let (pool, part) = scrub_some(&drives, 2800);
     assert!(!part.complete, "{part:?}");
-    let before = pool.scan_status().unwrap();
+    let before = pool.scans().status().unwrap();
     assert!(before.issued > 4 << 20 && before.issued < before.total, "{before:?}");
     pool.export().unwrap();
     drop(pool);
@@ -98,16 +98,16 @@ fn scrub_goes_on_after_export() {
     check_clean(&folder);
 
     let pool = import(&drives);
-    let status = pool.scan_status().unwrap();
+    let status = pool.scans().status().unwrap();
     assert_eq!((status.scan, status.state.as_str()), (ScanKind::Scrub, "scanning"));
     assert_eq!((status.issued, status.started), (before.issued, before.started));
-    let rest = pool.scrub(&ScanProgress::new()).unwrap();
+    let rest = pool.scans().scrub(&ScanProgress::new()).unwrap();
     assert!(rest.complete && rest.errors == 0, "{rest:?}");
-    let status = pool.scan_status().unwrap();
+    let status = pool.scans().status().unwrap();
     assert_eq!(status.state, "finished");
     // each block was read once, but for those around the bookmark
     assert!(status.issued >= status.total / 10 * 9, "{status:?}");
-    let read_twice = part.read + rest.read - pool.scrub(&ScanProgress::new()).unwrap().read;
+    let read_twice = part.read + rest.read - pool.scans().scrub(&ScanProgress::new()).unwrap().read;
     assert!(read_twice < 8 << 20, "{read_twice} bytes were read twice");
     pool.export().unwrap();
     drop(pool);
@@ -137,8 +137,8 @@ fn resilver_resumes_only_if_it_covers_all_leaves() {
     pool.export().unwrap();
     drop(pool);
     let pool = import(&drives);
-    let all = pool.resilver(&ScanProgress::new()).unwrap();
-    assert!(all.complete && all.errors == 0 && !pool.needs_resilver(), "{all:?}");
+    let all = pool.scans().resilver(&ScanProgress::new()).unwrap();
+    assert!(all.complete && all.errors == 0 && !pool.scans().needs_resilver(), "{all:?}");
     pool.export().unwrap();
     drop(pool);
     check_clean(&folder);
@@ -149,13 +149,13 @@ fn resilver_resumes_only_if_it_covers_all_leaves() {
     drop(pool);
     let (pool, part) = resilver_some(&drives, 1900);
     assert!(!part.complete, "{part:?}");
-    let before = pool.scan_status().unwrap();
+    let before = pool.scans().status().unwrap();
     assert!(before.issued > 1 << 20, "{before:?}");
     pool.export().unwrap();
     drop(pool);
     let pool = import(&drives);
-    let rest = pool.resilver(&ScanProgress::new()).unwrap();
-    assert!(rest.complete && !pool.needs_resilver(), "{rest:?}");
+    let rest = pool.scans().resilver(&ScanProgress::new()).unwrap();
+    assert!(rest.complete && !pool.scans().needs_resilver(), "{rest:?}");
     assert!(rest.written < 8 << 20, "only the rest is written: {rest:?}");
     pool.export().unwrap();
     drop(pool);
@@ -174,28 +174,28 @@ fn interrupted_scrub_follows_changes_of_datasets() {
     // in the first file system; the others wait in the queue
     let (pool, part) = scrub_some(&drives, 1800);
     assert!(!part.complete, "{part:?}");
-    let issued = pool.scan_status().unwrap().issued;
+    let issued = pool.scans().status().unwrap().issued;
     pool.export().unwrap();
     drop(pool);
     corrupt_sectors(&drives[0]);
     let pool = import(&drives);
     // the blocks of each move to another dataset
-    pool.create_snapshots(&["tank@now".to_owned(), "tank/clone@now".to_owned()]).unwrap();
-    pool.destroy("tank/a@two").unwrap();
-    pool.destroy("tank/b@one").unwrap();
-    pool.destroy("tank/b@two").unwrap();
-    pool.promote_clone("tank/clone").unwrap();
+    pool.snapshots().create(&["tank@now".to_owned(), "tank/clone@now".to_owned()]).unwrap();
+    pool.datasets().destroy("tank/a@two").unwrap();
+    pool.datasets().destroy("tank/b@one").unwrap();
+    pool.datasets().destroy("tank/b@two").unwrap();
+    pool.datasets().promote("tank/clone").unwrap();
     pool.export().unwrap();
     drop(pool);
     let pool = import(&drives);
-    let rest = pool.scrub(&ScanProgress::new()).unwrap();
+    let rest = pool.scans().scrub(&ScanProgress::new()).unwrap();
     assert!(rest.complete && rest.errors == 0, "{rest:?}");
     // a second scrub has to repair only what was scanned before the damage
-    let again = pool.scrub(&ScanProgress::new()).unwrap();
+    let again = pool.scans().scrub(&ScanProgress::new()).unwrap();
     assert!(again.complete && again.errors == 0, "{again:?}");
     assert!(again.written <= issued, "{again:?} after {rest:?}, {issued}");
     assert!(rest.written > 1 << 20, "{rest:?}");
-    assert_eq!(pool.scrub(&ScanProgress::new()).unwrap().written, 0);
+    assert_eq!(pool.scans().scrub(&ScanProgress::new()).unwrap().written, 0);
     pool.export().unwrap();
     drop(pool);
     check_clean(&folder);
@@ -203,8 +203,8 @@ fn interrupted_scrub_follows_changes_of_datasets() {
 
 fn run_until(pool: &Pool, state: &str) {
     let begun = Instant::now();
-    while pool.scan_status().is_none_or(|scan| scan.state != state) {
-        assert!(begun.elapsed() < TIMEOUT, "{:?}", pool.scan_status());
+    while pool.scans().status().is_none_or(|scan| scan.state != state) {
+        assert!(begun.elapsed() < TIMEOUT, "{:?}", pool.scans().status());
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -213,7 +213,7 @@ fn run_until(pool: &Pool, state: &str) {
 fn with_scan_thread(pool: &Pool, work: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| pool.run_activities(&stop));
+        scope.spawn(|| pool.background().run_activities(&stop));
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         stop.store(true, Ordering::Release);
         done.unwrap();
@@ -227,22 +227,22 @@ fn paused_scrub_stays_paused_after_import() {
     let drives = folder.drives(2);
     let (pool, part) = scrub_some(&drives, 1800);
     assert!(!part.complete, "{part:?}");
-    pool.pause_scrub().unwrap();
+    pool.scans().pause_scrub().unwrap();
     for range in [ScrubRange::Errors, ScrubRange::SinceLastScrub] {
-        let paused = pool.start_scrub(range).unwrap_err().to_string();
+        let paused = pool.scans().start_scrub(range).unwrap_err().to_string();
         assert!(paused.contains("scrub is paused; use 'zpool scrub' to resume"), "{paused}");
     }
-    let again = pool.pause_scrub().unwrap_err().to_string();
+    let again = pool.scans().pause_scrub().unwrap_err().to_string();
     assert!(again.contains("scrub is paused; use 'zpool scrub' to resume scrub"), "{again}");
     pool.export().unwrap();
     drop(pool);
     let pool = import(&drives);
     with_scan_thread(&pool, || {
         std::thread::sleep(Duration::from_millis(300));
-        assert_eq!(pool.scan_status().unwrap().state, "paused");
-        pool.start_scrub(ScrubRange::All).unwrap();
+        assert_eq!(pool.scans().status().unwrap().state, "paused");
+        pool.scans().start_scrub(ScrubRange::All).unwrap();
         run_until(&pool, "finished");
-        let none = pool.stop_scrub().unwrap_err().to_string();
+        let none = pool.scans().stop_scrub().unwrap_err().to_string();
         assert!(none.contains("there is no active scrub"), "{none}");
     });
     pool.export().unwrap();
@@ -256,13 +256,13 @@ fn stopped_scrub_is_canceled_in_the_pool() {
     create_pool(&folder);
     let (pool, part) = scrub_some(&folder.drives(2), 1800);
     assert!(!part.complete, "{part:?}");
-    let busy = pool.start_scrub(ScrubRange::All).unwrap_err().to_string();
+    let busy = pool.scans().start_scrub(ScrubRange::All).unwrap_err().to_string();
     assert!(busy.contains("currently scrubbing; use 'zpool scrub -s' to cancel scrub"), "{busy}");
-    pool.stop_scrub().unwrap();
+    pool.scans().stop_scrub().unwrap();
     pool.export().unwrap();
     drop(pool);
     let pool = import(&folder.drives(2));
-    assert_eq!(pool.scan_status().unwrap().state, "canceled");
+    assert_eq!(pool.scans().status().unwrap().state, "canceled");
     pool.export().unwrap();
     drop(pool);
     check_clean(&folder);
@@ -291,8 +291,8 @@ fn error_log_names_files_until_a_clean_scrub() {
         overwrite(drive, *at, &[0x5a; SECTOR_SIZE]);
     }
     let pool = import(&drives);
-    assert_eq!(pool.data_errors(), Vec::<String>::new());
-    let scrub = pool.scrub(&ScanProgress::new()).unwrap();
+    assert_eq!(pool.scans().data_errors(), Vec::<String>::new());
+    let scrub = pool.scans().scrub(&ScanProgress::new()).unwrap();
     assert!(scrub.complete && scrub.errors == 1, "{scrub:?}");
     pool.export().unwrap();
     drop(pool);
@@ -303,33 +303,33 @@ fn error_log_names_files_until_a_clean_scrub() {
     let lines = |names: &[&str]| -> Vec<String> {
         names.iter().map(|name| format!("{name}:{bytes}")).collect()
     };
-    let mut found = pool.data_errors();
+    let mut found = pool.scans().data_errors();
     found.sort();
     assert_eq!(found, lines(&["tank/a", "tank/a@two"]));
     assert_eq!(pool.status().data_errors.len(), 2);
-    let files = pool.filesystem("tank/a").unwrap();
+    let files = pool.datasets().filesystem("tank/a").unwrap();
     let root = ObjectId::new(files.reader().root().unwrap().ino());
     files.unlink(&credentials(), root, b"middle").unwrap();
     drop(files);
     pool.export().unwrap();
     drop(pool);
     let pool = import(&drives);
-    assert_eq!(pool.data_errors(), lines(&["tank/a@two"]));
+    assert_eq!(pool.scans().data_errors(), lines(&["tank/a@two"]));
 
     // an error scrub finds the block damaged still, and then whole
     with_scan_thread(&pool, || {
-        pool.start_scrub(ScrubRange::Errors).unwrap();
+        pool.scans().start_scrub(ScrubRange::Errors).unwrap();
         run_until(&pool, "finished");
-        assert_eq!(pool.scan_status().unwrap().scan, ScanKind::ErrorScrub);
-        assert_eq!(pool.data_errors(), lines(&["tank/a@two"]));
+        assert_eq!(pool.scans().status().unwrap().scan, ScanKind::ErrorScrub);
+        assert_eq!(pool.scans().data_errors(), lines(&["tank/a@two"]));
         overwrite(&drives[1], at[1], sector);
-        pool.start_scrub(ScrubRange::Errors).unwrap();
+        pool.scans().start_scrub(ScrubRange::Errors).unwrap();
         run_until(&pool, "finished");
     });
-    assert_eq!(pool.data_errors(), Vec::<String>::new());
+    assert_eq!(pool.scans().data_errors(), Vec::<String>::new());
     // nothing to do: no scan begins
-    pool.start_scrub(ScrubRange::Errors).unwrap();
-    assert_eq!(pool.scan_status().unwrap().state, "finished");
+    pool.scans().start_scrub(ScrubRange::Errors).unwrap();
+    assert_eq!(pool.scans().status().unwrap().state, "finished");
     pool.export().unwrap();
     drop(pool);
     check_clean(&folder);
@@ -340,13 +340,13 @@ fn incremental_scrub_reads_only_new_blocks() {
     let folder = TempDir::new("scan-since", 2, DRIVE_SIZE);
     create_pool(&folder);
     let pool = import(&folder.drives(2));
-    let all = pool.scrub(&ScanProgress::new()).unwrap();
+    let all = pool.scans().scrub(&ScanProgress::new()).unwrap();
     write_file(&pool, "tank/b", "later", &noise_bytes(30, 1 << 20));
     with_scan_thread(&pool, || {
-        pool.start_scrub(ScrubRange::SinceLastScrub).unwrap();
+        pool.scans().start_scrub(ScrubRange::SinceLastScrub).unwrap();
         run_until(&pool, "finished");
     });
-    let status = pool.scan_status().unwrap();
+    let status = pool.scans().status().unwrap();
     assert!(status.scanned > 1 << 20 && status.scanned < all.read / 2, "{status:?} {all:?}");
     pool.export().unwrap();
     drop(pool);
@@ -365,16 +365,16 @@ fn promoted_clone_keeps_errors_of_shared_blocks() {
         overwrite(drive, *at, &[0x5a; SECTOR_SIZE]);
     }
     let pool = import(&drives);
-    let scrub = pool.scrub(&ScanProgress::new()).unwrap();
+    let scrub = pool.scans().scrub(&ScanProgress::new()).unwrap();
     assert!(scrub.complete && scrub.errors == 1, "{scrub:?}");
-    pool.promote_clone("tank/clone").unwrap();
+    pool.datasets().promote("tank/clone").unwrap();
     for name in ["tank/a@two", "tank/a"] {
-        pool.destroy(name).unwrap();
+        pool.datasets().destroy(name).unwrap();
     }
     pool.export().unwrap();
     drop(pool);
     let pool = import(&drives);
-    let mut found = pool.data_errors();
+    let mut found = pool.scans().data_errors();
     found.sort();
     let bytes = "/old: bytes 20480 to 24575";
     assert_eq!(found, [format!("tank/clone:{bytes}"), format!("tank/clone@one:{bytes}")]);
@@ -392,22 +392,21 @@ fn gate_holds_a_scan_back() {
     let pool = import(&folder.drives(2));
     let is_held = Arc::new(AtomicBool::new(true));
     let gate = Arc::clone(&is_held);
-    pool.set_background_gates(Arc::new(move |work| {
-        work == GatedWork::Scan && gate.load(Ordering::SeqCst)
-    }));
+    pool.activities()
+        .set_gates(Arc::new(move |work| work == GatedWork::Scan && gate.load(Ordering::SeqCst)));
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| pool.run_activities(&stop));
-        let state = || pool.scan_status().unwrap().state;
-        pool.start_scrub(ScrubRange::All).unwrap();
+        scope.spawn(|| pool.background().run_activities(&stop));
+        let state = || pool.scans().status().unwrap().state;
+        pool.scans().start_scrub(ScrubRange::All).unwrap();
         std::thread::sleep(Duration::from_millis(500));
         assert_eq!(state(), "scanning");
-        pool.pause_scrub().unwrap();
+        pool.scans().pause_scrub().unwrap();
         assert_eq!(state(), "paused");
-        pool.start_scrub(ScrubRange::All).unwrap();
-        pool.stop_scrub().unwrap();
+        pool.scans().start_scrub(ScrubRange::All).unwrap();
+        pool.scans().stop_scrub().unwrap();
         assert_eq!(state(), "canceled");
-        pool.start_scrub(ScrubRange::All).unwrap();
+        pool.scans().start_scrub(ScrubRange::All).unwrap();
         is_held.store(false, Ordering::SeqCst);
         let begun = Instant::now();
         while state() != "finished" && begun.elapsed() < TIMEOUT {
@@ -430,7 +429,7 @@ fn error_log_stays_when_head_errlog_comes() {
     let pool = engine::pool::create_with_options(&new, options, &environment()).unwrap();
     let content = noise_bytes(1, 1 << 20);
     write_file(&pool, "tank", "first", &content);
-    pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    pool.snapshots().create(&["tank@one".to_owned()]).unwrap();
     pool.export().unwrap();
     drop(pool);
     let drives = folder.drives(2);
@@ -440,15 +439,15 @@ fn error_log_stays_when_head_errlog_comes() {
         overwrite(drive, *at, &[0x5a; SECTOR_SIZE]);
     }
     let pool = import(&drives);
-    let scrub = pool.scrub(&ScanProgress::new()).unwrap();
+    let scrub = pool.scans().scrub(&ScanProgress::new()).unwrap();
     assert!(scrub.complete && scrub.errors == 1, "{scrub:?}");
     pool.sync().unwrap();
-    assert_eq!(pool.data_errors().len(), 1);
-    pool.set_pool_property("feature@head_errlog", "enabled").unwrap();
+    assert_eq!(pool.scans().data_errors().len(), 1);
+    pool.properties().set_pool("feature@head_errlog", "enabled").unwrap();
     pool.export().unwrap();
     drop(pool);
     let pool = import(&drives);
-    let mut found = pool.data_errors();
+    let mut found = pool.scans().data_errors();
     found.sort();
     // with the birth of the block known, all that share it are named
     let bytes = "/first: bytes 20480 to 24575";

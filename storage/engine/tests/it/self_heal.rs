@@ -44,7 +44,8 @@ fn has_bytes(drive: &Path, at: u64, bytes: &[u8]) -> bool {
 fn with_sync_thread(pool: &Pool, work: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        let server = scope.spawn(|| pool.run_txg_sync(Duration::from_millis(20), &stop));
+        let server =
+            scope.spawn(|| pool.background().run_txg_sync(Duration::from_millis(20), &stop));
         work();
         thread::sleep(Duration::from_millis(200));
         stop.store(true, Ordering::Release);
@@ -61,7 +62,7 @@ fn create_corrupted(
     content: &[u8],
 ) -> (usize, u64) {
     let held = engine::pool::create(&new_pool(folder, shape, count), &environment()).unwrap();
-    held.set_property("tank", "compression", "off").unwrap();
+    held.properties().set("tank", "compression", "off").unwrap();
     write_file(&held, "tank", "film", content);
     held.export().unwrap();
     drop(held);
@@ -118,8 +119,8 @@ fn unchecksummed_differences_are_not_repaired() {
         let content = noise_bytes(9, 1 << 20);
         let held = engine::pool::create(&new_pool(&folder, VdevLayout::Mirror, 2), &environment())
             .unwrap();
-        held.set_property("tank", "compression", "off").unwrap();
-        held.set_property("tank", "checksum", "off").unwrap();
+        held.properties().set("tank", "compression", "off").unwrap();
+        held.properties().set("tank", "checksum", "off").unwrap();
         write_file(&held, "tank", "film", &content);
         held.export().unwrap();
         drop(held);
@@ -127,7 +128,7 @@ fn unchecksummed_differences_are_not_repaired() {
         let at = find_sector(&drives[wrong], sector).unwrap();
         overwrite(&drives[wrong], at, &noise_bytes(99, 4096));
         let held = import(&drives);
-        let scrubbed = held.scrub(&ScanProgress::new()).unwrap();
+        let scrubbed = held.scans().scrub(&ScanProgress::new()).unwrap();
         assert_eq!((scrubbed.complete, scrubbed.errors, scrubbed.written), (true, 1, 0));
         held.export().unwrap();
         assert!(has_bytes(&drives[1 - wrong], at, sector), "it is the only one that is right");
@@ -144,7 +145,7 @@ fn freed_blocks_are_not_repaired() {
     assert!(read_file(&pool, "tank", "film") == content);
     assert!(checksum_errors(&pool) > 0);
     // not repaired yet: there was no thread for it
-    let fs = pool.filesystem("tank").unwrap();
+    let fs = pool.datasets().filesystem("tank").unwrap();
     let root = ObjectId::new(fs.reader().root_object());
     fs.unlink(&credentials(), root, b"film").unwrap();
     drop(fs);
@@ -173,7 +174,7 @@ fn bad_drive_is_repaired_during_writes() {
         let secret = [("encryption", "on"), ("keyformat", "raw")];
         let properties = secret.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         let secret = NewDataset { name: "tank/secret".to_owned(), properties };
-        pool.create_filesystem_with(&secret, Some(&[7; 32])).unwrap();
+        pool.datasets().create_filesystem_with(&secret, Some(&[7; 32])).unwrap();
         write_file(&pool, "tank/secret", "letter", &noise_bytes(11, 2 << 20));
         pool.export().unwrap();
         drop(pool);
@@ -181,7 +182,7 @@ fn bad_drive_is_repaired_during_writes() {
         // how many errors reading met
         let read = |beside: bool| {
             let pool = import(&drives);
-            pool.load_key("tank/secret", &[7; 32]).unwrap();
+            pool.keys().load("tank/secret", &[7; 32]).unwrap();
             let (before, stop) = (checksum_errors(&pool), AtomicBool::new(!beside));
             with_sync_thread(&pool, || {
                 thread::scope(|scope| {
@@ -195,7 +196,7 @@ fn bad_drive_is_repaired_during_writes() {
                         assert!(read_file(&pool, fs, file) == bytes, "{name}: {fs} {file}");
                         thread::sleep(Duration::from_millis(200));
                     }
-                    let snapshot = pool.synced_reader("tank/child@two").unwrap();
+                    let snapshot = pool.datasets().synced_reader("tank/child@two").unwrap();
                     let file = snapshot.find(b"before").unwrap().unwrap();
                     let mut bytes = vec![0; 1 << 20];
                     file.content().read(0, &mut bytes).unwrap();
@@ -210,7 +211,7 @@ fn bad_drive_is_repaired_during_writes() {
         let (first, second) = (read(true), read(false));
         assert!(first > 10 && second == 0, "{name}: {first} errors, then {second}");
         let pool = import(&drives);
-        let mended = pool.scrub(&ScanProgress::new()).unwrap();
+        let mended = pool.scans().scrub(&ScanProgress::new()).unwrap();
         assert!(mended.complete && mended.damage.is_empty(), "{name}: {mended:?}");
         pool.export().unwrap();
         drop(pool);
@@ -230,7 +231,7 @@ fn read_repairs_gang_blocks() {
         let folder = std::slice::from_ref(&fixture.dir);
         engine::pool::import(folder, fixture.pool_name(), true, &environment()).unwrap()
     };
-    let read = |pool: &Pool| read_files(pool.filesystem("tank").unwrap().reader());
+    let read = |pool: &Pool| read_files(pool.datasets().filesystem("tank").unwrap().reader());
     let pool = import();
     let whole = read(&pool);
     pool.export().unwrap();
@@ -259,30 +260,30 @@ fn unreadable_block_enters_the_error_log() {
     }
     let pool = import(&drives);
     with_sync_thread(&pool, || {
-        let files = pool.filesystem("tank").unwrap();
+        let files = pool.datasets().filesystem("tank").unwrap();
         let film = files.reader().find(b"film").unwrap().unwrap();
         film.content().read(0, &mut vec![0; 1 << 20]).unwrap_err();
         drop(files);
         let begun = Instant::now();
-        while pool.data_errors().is_empty() && begun.elapsed() < TIMEOUT {
+        while pool.scans().data_errors().is_empty() && begun.elapsed() < TIMEOUT {
             thread::sleep(Duration::from_millis(10));
         }
     });
-    let found = pool.data_errors();
+    let found = pool.scans().data_errors();
     assert!(found.len() == 1 && found[0].starts_with("tank:/film"), "{found:?}");
     pool.export().unwrap();
     drop(pool);
     // the pool keeps it, and a file that is gone has no errors
     let pool = import(&drives);
-    assert_eq!(pool.data_errors().len(), 1);
-    let files = pool.filesystem("tank").unwrap();
+    assert_eq!(pool.scans().data_errors().len(), 1);
+    let files = pool.datasets().filesystem("tank").unwrap();
     let root = ObjectId::new(files.reader().root_object());
     files.unlink(&credentials(), root, b"film").unwrap();
     drop(files);
     pool.export().unwrap();
     drop(pool);
     let pool = import(&drives);
-    assert_eq!(pool.data_errors(), Vec::<String>::new());
+    assert_eq!(pool.scans().data_errors(), Vec::<String>::new());
     pool.export().unwrap();
     drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
@@ -293,12 +294,12 @@ fn sync_writes_errors_of_earlier_reads() {
     let folder = TempDir::new("healing-sync", 1, DRIVE_SIZE);
     create_corrupted(&folder, VdevLayout::Single, 1, &noise_bytes(11, 1 << 20));
     let pool = import(&folder.drives(1));
-    let files = pool.filesystem("tank").unwrap();
+    let files = pool.datasets().filesystem("tank").unwrap();
     let film = files.reader().find(b"film").unwrap().unwrap();
     film.content().read(0, &mut vec![0; 1 << 20]).unwrap_err();
-    assert_eq!(pool.data_errors(), Vec::<String>::new());
-    pool.sync_with_errors().unwrap();
-    let found = pool.data_errors();
+    assert_eq!(pool.scans().data_errors(), Vec::<String>::new());
+    pool.scans().sync_with_errors().unwrap();
+    let found = pool.scans().data_errors();
     assert!(found.len() == 1 && found[0].starts_with("tank:/film"), "{found:?}");
     drop((film, files));
     pool.export().unwrap();
@@ -309,8 +310,8 @@ fn removed_file_leaves_error_of_its_snapshot() {
     let folder = TempDir::new("healing-removed", 1, DRIVE_SIZE);
     create_corrupted(&folder, VdevLayout::Single, 1, &noise_bytes(11, 1 << 20));
     let pool = import(&folder.drives(1));
-    pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
-    let files = pool.filesystem("tank").unwrap();
+    pool.snapshots().create(&["tank@one".to_owned()]).unwrap();
+    let files = pool.datasets().filesystem("tank").unwrap();
     let film = files.reader().find(b"film").unwrap().unwrap();
     film.content().read(0, &mut vec![0; 1 << 20]).unwrap_err();
     drop(film);
@@ -318,7 +319,7 @@ fn removed_file_leaves_error_of_its_snapshot() {
     files.unlink(&credentials(), root, b"film").unwrap();
     drop(files);
     with_sync_thread(&pool, || ());
-    let found = pool.data_errors();
+    let found = pool.scans().data_errors();
     assert!(found.len() == 1 && found[0].starts_with("tank@one:/film"), "{found:?}");
     pool.export().unwrap();
 }
@@ -330,13 +331,13 @@ fn lost_block_of_a_read_is_logged() {
     let (drive, at) = create_corrupted(&folder, VdevLayout::Single, 1, &content);
     let pool = import(&folder.drives(1));
     let read = || {
-        let live = pool.filesystem("tank").unwrap();
+        let live = pool.datasets().filesystem("tank").unwrap();
         let file = live.reader().find(b"film").unwrap().unwrap();
         file.content().read(0, &mut vec![0; 1 << 20]).is_ok()
     };
-    assert_eq!(pool.data_errors(), Vec::<String>::new());
+    assert_eq!(pool.scans().data_errors(), Vec::<String>::new());
     with_sync_thread(&pool, || assert!(!read(), "a wrong sector of the only copy was read"));
-    let errors = pool.data_errors();
+    let errors = pool.scans().data_errors();
     assert!(matches!(&errors[..], [one] if one.starts_with("tank:/film: bytes ")), "{errors:?}");
     // the error log is in the pool
     pool.export().unwrap();
@@ -344,8 +345,8 @@ fn lost_block_of_a_read_is_logged() {
     let sector = &content[2 * SECTOR_SIZE..3 * SECTOR_SIZE];
     overwrite(&folder.drives(1)[drive], at, sector);
     let pool = import(&folder.drives(1));
-    assert_eq!(pool.data_errors(), errors);
-    assert_eq!(pool.scrub(&ScanProgress::new()).unwrap().errors, 0);
-    assert_eq!(pool.data_errors(), Vec::<String>::new(), "a scrub found it whole");
+    assert_eq!(pool.scans().data_errors(), errors);
+    assert_eq!(pool.scans().scrub(&ScanProgress::new()).unwrap().errors, 0);
+    assert_eq!(pool.scans().data_errors(), Vec::<String>::new(), "a scrub found it whole");
     pool.export().unwrap();
 }

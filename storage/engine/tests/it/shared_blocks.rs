@@ -44,7 +44,7 @@ fn assert_consistent(folder: &TempDir, name: &str) {
 
 /// All files of a dataset: their folder, name and size.
 fn list_files(pool: &Pool, dataset: &str, entries: &serde_json::Value) -> Vec<(ObjectId, Vec<u8>)> {
-    let fs = pool.filesystem(dataset).unwrap();
+    let fs = pool.datasets().filesystem(dataset).unwrap();
     let files = entries.as_array().into_iter().flatten().filter(|entry| entry["type"] == "file");
     let mut found = Vec::new();
     for entry in files {
@@ -66,7 +66,7 @@ fn list_files(pool: &Pool, dataset: &str, entries: &serde_json::Value) -> Vec<(O
 /// all.
 fn churn_files(held: &Pool, dataset: &str, entries: &serde_json::Value, all: bool) {
     let files = list_files(held, dataset, entries);
-    let fs = held.filesystem(dataset).unwrap();
+    let fs = held.datasets().filesystem(dataset).unwrap();
     for (index, (dir, name)) in files.iter().enumerate() {
         if all || index % 3 == 0 {
             fs.unlink(&credentials(), *dir, name).unwrap();
@@ -129,12 +129,12 @@ fn snapshots_with_remapped_blocks_are_destroyed() {
             let held = engine::pool::import(&[folder.path().into()], "tank", true, &environment())
                 .unwrap();
             if step == 1 {
-                held.create_snapshots(&["tank@new".to_owned()]).unwrap();
+                held.snapshots().create(&["tank@new".to_owned()]).unwrap();
             }
             let snapshot = format!("tank@{}", all[*which]);
-            held.destroy(&snapshot).unwrap();
+            held.datasets().destroy(&snapshot).unwrap();
             if step == 2 {
-                held.destroy("tank@new").unwrap();
+                held.datasets().destroy("tank@new").unwrap();
             }
             held.export().unwrap();
             drop(held);
@@ -196,12 +196,12 @@ fn owners_of_a_new_pool_are_accounted_for() {
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     let child = NewDataset { name: "tank/child".to_owned(), properties: Vec::new() };
-    held.create_filesystem(&child).unwrap();
+    held.datasets().create_filesystem(&child).unwrap();
     for round in 0..3_u8 {
         for (number, fs) in ["tank", "tank/child"].into_iter().enumerate() {
             let length = 300_000 * (number + 1);
             write_file(&held, fs, &format!("file{round}"), &vec![round + 1; length]);
-            let live = held.filesystem(fs).unwrap();
+            let live = held.datasets().filesystem(fs).unwrap();
             let id = live.reader().find(b"file0").unwrap().unwrap().ino();
             let owner = posix::SetAttributes { uid: Some(u32::from(round)), ..Default::default() };
             live.set_attributes(&credentials(), ObjectId::new(id), &owner).unwrap();
@@ -227,7 +227,7 @@ fn dedup_stores_equal_blocks_once() {
     let folder = TempDir::new("dedup", 1, 256 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
-    held.set_property("tank", "dedup", "on").unwrap();
+    held.properties().set("tank", "dedup", "on").unwrap();
     let bytes = noise_bytes(1, 4 << 20);
     write_file(&held, "tank", "first", &bytes);
     held.sync().unwrap();
@@ -237,7 +237,7 @@ fn dedup_stores_equal_blocks_once() {
     }
     held.sync().unwrap();
     assert!(held.status().allocated < before + (2 << 20), "{} {before}", held.status().allocated);
-    let fs = held.filesystem("tank").unwrap();
+    let fs = held.datasets().filesystem("tank").unwrap();
     let root = ObjectId::new(fs.reader().root().unwrap().ino());
     fs.unlink(&credentials(), root, b"first").unwrap();
     held.export().unwrap();
@@ -245,7 +245,7 @@ fn dedup_stores_equal_blocks_once() {
     assert_consistent(&folder, "dedup");
     let held = engine::pool::import(&[folder.path().into()], "tank", true, &environment()).unwrap();
     assert_eq!(crate::test_pool::read_file(&held, "tank", "third"), bytes);
-    let fs = held.filesystem("tank").unwrap();
+    let fs = held.datasets().filesystem("tank").unwrap();
     for name in [&b"second"[..], b"third"] {
         fs.unlink(&credentials(), root, name).unwrap();
     }
@@ -261,8 +261,8 @@ fn dedup_over_corruption(dedup: &str) -> bool {
     let folder = TempDir::new(&name, 1, 64 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
-    held.set_property("tank", "dedup", dedup).unwrap();
-    held.set_property("tank", "compression", "off").unwrap();
+    held.properties().set("tank", "dedup", dedup).unwrap();
+    held.properties().set("tank", "compression", "off").unwrap();
     let bytes = noise_bytes(7, 128 << 10);
     write_file(&held, "tank", "first", &bytes);
     held.sync().unwrap();
@@ -283,7 +283,7 @@ fn dedup_over_corruption(dedup: &str) -> bool {
     held.export().unwrap();
     drop(held);
     let held = engine::pool::import(&[folder.path().into()], "tank", true, &environment()).unwrap();
-    let live = held.filesystem("tank").unwrap();
+    let live = held.datasets().filesystem("tank").unwrap();
     let file = live.reader().find(b"third").unwrap().unwrap();
     let mut found = vec![0; bytes.len()];
     let read = file.content().read(0, &mut found);
@@ -312,7 +312,7 @@ fn dedup_verify_compares_blocks() {
 
 /// Writes files until it is refused; returns the written bytes, and the error.
 fn write_until_full(held: &Pool, fs: &str, seed: u32) -> (usize, String) {
-    let live = held.filesystem(fs).unwrap();
+    let live = held.datasets().filesystem(fs).unwrap();
     let root = live.reader().root().unwrap().ino();
     let bytes = noise_bytes(seed, 1 << 20);
     let name = format!("full{seed}");
@@ -335,12 +335,12 @@ fn a_full_pool_is_emptied_and_filled_again() {
     let folder = TempDir::new("full", 1, 128 << 20);
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
-    held.set_property("tank", "compression", "off").unwrap();
+    held.properties().set("tank", "compression", "off").unwrap();
     let child = NewDataset {
         name: "tank/limited".to_owned(),
         properties: vec![("quota".to_owned(), "20M".to_owned())],
     };
-    held.create_filesystem(&child).unwrap();
+    held.datasets().create_filesystem(&child).unwrap();
     let (limited, why) = write_until_full(&held, "tank/limited", 1);
     assert!(why.contains("OverQuota"), "{why} after {limited}");
     assert!((15 << 20..=20 << 20).contains(&limited), "{limited}");
@@ -350,7 +350,7 @@ fn a_full_pool_is_emptied_and_filled_again() {
         assert!(why.contains("NoSpace"), "{why}");
         rounds.push(bytes);
         held.sync().unwrap();
-        let fs = held.filesystem("tank").unwrap();
+        let fs = held.datasets().filesystem("tank").unwrap();
         let root = ObjectId::new(fs.reader().root().unwrap().ino());
         fs.unlink(&credentials(), root, format!("full{seed}").as_bytes()).unwrap();
     }

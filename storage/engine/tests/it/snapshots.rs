@@ -13,7 +13,7 @@ use crate::test_pool::{create_memory_pool, credentials, environment, verify_pool
 /// Writes and commits, over and over.
 fn write_and_fsync(pool: &Pool, name: &str, stop: &AtomicBool) {
     write_file(pool, "tank", name, b"begun");
-    let fs = pool.filesystem("tank").unwrap();
+    let fs = pool.datasets().filesystem("tank").unwrap();
     let file = fs.reader().find(name.as_bytes()).unwrap().unwrap();
     let number = ObjectId::new(file.ino());
     for round in 0_u64.. {
@@ -41,7 +41,7 @@ fn a_listing_that_takes_long_finds_all() {
     for number in 0..60 {
         let name = format!("tank/{number}");
         let new = NewDataset { name, properties: vec![property(&"first".repeat(99))] };
-        held.create_filesystem(&new).unwrap();
+        held.datasets().create_filesystem(&new).unwrap();
     }
     held.sync().unwrap();
     let (mut found, mut trouble) = (0, Vec::new());
@@ -51,14 +51,14 @@ fn a_listing_that_takes_long_finds_all() {
             for round in 0..12 {
                 for number in 0..60 {
                     let value = format!("{round}").repeat(500);
-                    held.set_property(&format!("tank/{number}"), "user:fact", &value).unwrap();
+                    held.properties().set(&format!("tank/{number}"), "user:fact", &value).unwrap();
                 }
                 held.sync().unwrap();
             }
         }
         found += 1;
     };
-    held.list_datasets("tank", &wanted, show, &mut |event| trouble.push(event)).unwrap();
+    held.datasets().list("tank", &wanted, show, &mut |event| trouble.push(event)).unwrap();
     assert_eq!((found, trouble.len()), (61, 0), "{trouble:?}");
 }
 
@@ -72,11 +72,11 @@ fn commits_do_not_affect_snapshots() {
         }
         for round in 0..60 {
             let snapshot = format!("tank@{round}");
-            pool.create_snapshots(std::slice::from_ref(&snapshot)).unwrap();
+            pool.snapshots().create(std::slice::from_ref(&snapshot)).unwrap();
             if round % 4 == 0 {
                 let name = format!("tank/{round}");
                 let new = NewDataset { name, properties: Vec::new() };
-                pool.clone_snapshot(&snapshot, &new).unwrap();
+                pool.snapshots().clone_snapshot(&snapshot, &new).unwrap();
             }
         }
         stop.store(true, Ordering::Release);

@@ -19,7 +19,7 @@ const MIB: u64 = 1 << 20;
 fn create_pool(folder: &TempDir) -> Pool {
     let held =
         engine::pool::create(&new_pool(folder, VdevLayout::Single, 1), &environment()).unwrap();
-    held.set_property("tank", "compression", "off").unwrap();
+    held.properties().set("tank", "compression", "off").unwrap();
     held
 }
 
@@ -35,7 +35,7 @@ fn write_until_refused(
     credentials: &ChangeContext,
     name: &str,
 ) -> (u64, Reason) {
-    let live = held.filesystem(fs).unwrap();
+    let live = held.datasets().filesystem(fs).unwrap();
     let file =
         match live.create(credentials, root_object(&live), name.as_bytes(), &NewInode::default()) {
             Ok(file) => ObjectId::new(file.ino()),
@@ -53,14 +53,14 @@ fn write_until_refused(
 }
 
 fn unlink_file(pool: &Pool, fs: &str, name: &str) {
-    let live = pool.filesystem(fs).unwrap();
+    let live = pool.datasets().filesystem(fs).unwrap();
     live.unlink(&credentials(), root_object(&live), name.as_bytes()).unwrap();
 }
 
 fn create_filesystem(pool: &Pool, name: &str, properties: &[(&str, &str)]) {
     let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     let properties = properties.iter().map(own).collect();
-    pool.create_filesystem(&NewDataset { name: name.to_owned(), properties }).unwrap();
+    pool.datasets().create_filesystem(&NewDataset { name: name.to_owned(), properties }).unwrap();
 }
 
 #[test]
@@ -68,28 +68,28 @@ fn owner_quotas_limit_usage() {
     let folder = TempDir::new("owners-quotas", 1, 512 * MIB);
     let pool = create_pool(&folder);
     let other = ChangeContext { credentials: Credentials::new(1001, 101), ..credentials() };
-    pool.set_property("tank", "userquota@1000", "3M").unwrap();
+    pool.properties().set("tank", "userquota@1000", "3M").unwrap();
     let (written, error) = write_until_refused(&pool, "tank", &credentials(), "mine");
     assert_eq!(error, Reason::OverQuota);
     // earlier writes are counted: a quota is exceeded by the last admitted one
     assert!((2..=4).contains(&written), "{written} MiB");
     write_file_as(&pool, &other, "others");
     // files are freed although nothing may be written
-    let fs = pool.filesystem("tank").unwrap();
+    let fs = pool.datasets().filesystem("tank").unwrap();
     let refused = fs.create(&credentials(), root_object(&fs), b"one-more", &NewInode::default());
     assert_eq!(refused.err().unwrap().reason(), Reason::OverQuota);
     unlink_file(&pool, "tank", "mine");
     pool.sync().unwrap();
     write_file(&pool, "tank", "mine-again", &noise_bytes(7, 1 << 20));
 
-    pool.set_property("tank", "groupquota@101", "2M").unwrap();
+    pool.properties().set("tank", "groupquota@101", "2M").unwrap();
     let (written, why) = write_until_refused(&pool, "tank", &other, "of-the-group");
     assert_eq!(why, Reason::OverQuota);
     assert!(written <= 2, "{written} MiB");
-    pool.set_property("tank", "groupquota@101", "none").unwrap();
+    pool.properties().set("tank", "groupquota@101", "none").unwrap();
     write_file_as(&pool, &other, "of-the-group-again");
 
-    pool.set_property("tank", "userobjquota@1001", "6").unwrap();
+    pool.properties().set("tank", "userobjquota@1001", "6").unwrap();
     let mut made = 0;
     let why = loop {
         let name = format!("object-{made}");
@@ -102,7 +102,7 @@ fn owner_quotas_limit_usage() {
     };
     assert_eq!(why, Reason::OverQuota);
 
-    pool.set_property("tank", "projectquota@7", "1M").unwrap();
+    pool.properties().set("tank", "projectquota@7", "1M").unwrap();
     let folder_of_seven = fs
         .create(
             &credentials(),
@@ -146,12 +146,12 @@ fn owner_quotas_limit_usage() {
 fn owner_over_quota_can_free_space() {
     let folder = TempDir::new("over-quota", 1, 256 * MIB);
     let held = create_pool(&folder);
-    held.set_property("tank", "acltype", "posix").unwrap();
+    held.properties().set("tank", "acltype", "posix").unwrap();
     let (mine, other) = (
         credentials(),
         ChangeContext { credentials: Credentials::new(1001, 101), ..credentials() },
     );
-    let fs = held.filesystem("tank").unwrap();
+    let fs = held.datasets().filesystem("tank").unwrap();
     let top = root_object(&fs);
     for (by, name) in [(&mine, "a"), (&mine, "b"), (&other, "others"), (&other, "gift")] {
         write_file_as(&held, by, name);
@@ -165,7 +165,7 @@ fn owner_over_quota_can_free_space() {
     set(&mine, b, SetAttributes { project_id: Some(7), ..SetAttributes::default() });
     held.sync().unwrap();
     for quota in ["userquota@1000", "groupquota@100", "projectquota@7"] {
-        held.set_property("tank", quota, "100K").unwrap();
+        held.properties().set("tank", quota, "100K").unwrap();
     }
     let over = |done: engine::files::Result<()>| {
         assert_eq!(done.unwrap_err().reason(), Reason::OverQuota);
@@ -216,7 +216,7 @@ fn owner_over_quota_can_free_space() {
 }
 
 fn write_file_as(pool: &Pool, credentials: &ChangeContext, name: &str) {
-    let fs = pool.filesystem("tank").unwrap();
+    let fs = pool.datasets().filesystem("tank").unwrap();
     let file =
         fs.create(credentials, root_object(&fs), name.as_bytes(), &NewInode::default()).unwrap();
     let file = ObjectId::new(file.ino());
@@ -234,7 +234,7 @@ fn datasets_may_use_what_quotas_and_reservations_leave() {
         let (written, why) = write_until_refused(&pool, fs, &credentials(), "first");
         assert_eq!(why, Reason::OverQuota, "{fs}");
         assert!((6..=8).contains(&written), "{fs}: {written} MiB");
-        pool.create_snapshots(&[format!("{fs}@kept")]).unwrap();
+        pool.snapshots().create(&[format!("{fs}@kept")]).unwrap();
         unlink_file(&pool, fs, "first");
         pool.sync().unwrap();
         // space of a snapshot counts for the quota, and not for the refquota
@@ -269,9 +269,9 @@ fn deduplicated_data_counts_once() {
     create_filesystem(&held, "tank/alike", &[("dedup", "on")]);
     write_file(&held, "tank", "film", &noise_bytes(1, FILE_SIZE));
     held.sync().unwrap();
-    let fs = held.filesystem("tank").unwrap();
+    let fs = held.datasets().filesystem("tank").unwrap();
     let film = ObjectId::new(fs.reader().find(b"film").unwrap().unwrap().ino());
-    let before = held.space("tank").available;
+    let before = held.datasets().space("tank").available;
     let share = |name: &str| {
         let to = fs
             .create(&credentials(), root_object(&fs), name.as_bytes(), &NewInode::default())
@@ -296,7 +296,7 @@ fn deduplicated_data_counts_once() {
         held.sync().unwrap();
     }
     let mut filler = 0;
-    while held.space("tank").available > size {
+    while held.datasets().space("tank").available > size {
         filler += 1;
         write_file(&held, "tank", &format!("filler-{filler}"), &noise_bytes(10 * filler, 8 << 20));
         held.sync().unwrap();
@@ -306,14 +306,14 @@ fn deduplicated_data_counts_once() {
         unlink_file(&held, "tank", &format!("filler-{filler}"));
     }
     held.sync().unwrap();
-    let told = held.space("tank").available;
+    let told = held.datasets().space("tank").available;
     assert!(before - told < size + 8 * MIB, "{before} before, {told} after");
     held.export().unwrap();
     drop((fs, held));
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
     let held =
         engine::pool::import(&[folder.path().into()], "tank", false, &environment()).unwrap();
-    let then = held.space("tank").available;
+    let then = held.datasets().space("tank").available;
     assert!(then.abs_diff(told) < MIB, "a later import counts the same: {told}, {then}");
     // freeing one reference does not free the others
     for copy in 0..12 {
@@ -324,7 +324,7 @@ fn deduplicated_data_counts_once() {
         unlink_file(&held, "tank", name);
     }
     held.sync().unwrap();
-    let after = held.space("tank").available;
+    let after = held.datasets().space("tank").available;
     assert!(after.abs_diff(before + size) < 8 * MIB, "{before} before, {after} after");
     held.export().unwrap();
     drop(held);
@@ -340,7 +340,7 @@ fn space_of_removed_open_files_is_awaited_briefly() {
         write_until_refused(&pool, "tank/quota", &credentials(), "film").1,
         Reason::OverQuota
     );
-    let fs = pool.filesystem("tank/quota").unwrap();
+    let fs = pool.datasets().filesystem("tank/quota").unwrap();
     let film = ObjectId::new(fs.reader().find(b"film").unwrap().unwrap().ino());
     fs.hold_file(film).unwrap();
     unlink_file(&pool, "tank/quota", "film");
@@ -362,11 +362,11 @@ fn full_pool_refuses_writes_and_frees_everything() {
     let folder = TempDir::new("brim", 3, 96 * MIB);
     let new = NewPool { ashift: Some(9), ..new_pool(&folder, VdevLayout::Raidz(1), 3) };
     let held = engine::pool::create(&new, &environment()).unwrap();
-    held.set_property("tank", "compression", "off").unwrap();
+    held.properties().set("tank", "compression", "off").unwrap();
     let volume = NewDataset { name: "tank/volume".to_owned(), properties: Vec::new() };
-    held.create_volume(&volume, 512 * MIB, 16 << 10, true).unwrap();
-    let volume = held.volume("tank/volume").unwrap();
-    let fs = held.filesystem("tank").unwrap();
+    held.volumes().create(&volume, 512 * MIB, 16 << 10, true).unwrap();
+    let volume = held.volumes().get("tank/volume").unwrap();
+    let fs = held.datasets().filesystem("tank").unwrap();
     let mut rounds = Vec::new();
     for round in 0..4_u32 {
         let mut files = 0_u32;
@@ -396,13 +396,13 @@ fn full_pool_refuses_writes_and_frees_everything() {
         };
         assert_eq!(error.reason(), Reason::NoSpace, "{error}");
         held.sync().unwrap();
-        held.create_snapshots(&["tank@full".to_owned()]).unwrap();
+        held.snapshots().create(&["tank@full".to_owned()]).unwrap();
         rounds.push(files);
         volume.discard(0..512 * MIB).unwrap();
         for file in (0..files).rev() {
             fs.unlink(&credentials(), root_object(&fs), format!("f{file}").as_bytes()).unwrap();
         }
-        held.destroy("tank@full").unwrap();
+        held.datasets().destroy("tank@full").unwrap();
         held.sync().unwrap();
     }
     let (least, most) = (rounds.iter().min().unwrap(), rounds.iter().max().unwrap());
@@ -418,8 +418,8 @@ fn dirty_data_counts_all_its_copies() {
     for (copies, size) in [("3", 60 << 10), ("1", 512)] {
         let folder = TempDir::new(&format!("copies-{copies}"), 1, 160 * MIB);
         let pool = create_pool(&folder);
-        pool.set_property("tank", "copies", copies).unwrap();
-        let fs = pool.filesystem("tank").unwrap();
+        pool.properties().set("tank", "copies", copies).unwrap();
+        let fs = pool.datasets().filesystem("tank").unwrap();
         let mut files = 0_u32;
         let error = loop {
             let made = fs.create(
@@ -471,7 +471,7 @@ fn used_by_class(pool: &Pool) -> [u64; 4] {
 fn special_and_dedup_vdevs_get_their_blocks() {
     let folder = TempDir::new("classes", 6, 128 * MIB);
     let held = engine::pool::create(&pool_with_classes(&folder), &environment()).unwrap();
-    held.set_property("tank", "compression", "off").unwrap();
+    held.properties().set("tank", "compression", "off").unwrap();
     let [data, special, ..] = used_by_class(&held);
     assert!(special > 0 && data == 0, "the pool's own objects: {special}, data: {data}");
     write_file(&held, "tank", "large", &noise_bytes(1, 8 << 20));
@@ -510,13 +510,13 @@ fn read_only_dataset_never_changes() {
     let folder = TempDir::new("readonly", 1, 128 * MIB);
     let pool = create_pool(&folder);
     write_file(&pool, "tank", "there", b"before");
-    pool.set_property("tank", "readonly", "on").unwrap();
-    let fs = pool.filesystem("tank").unwrap();
+    pool.properties().set("tank", "readonly", "on").unwrap();
+    let fs = pool.datasets().filesystem("tank").unwrap();
     let made = fs.create(&credentials(), root_object(&fs), b"new", &NewInode::default());
     assert_eq!(made.err().unwrap().reason(), Reason::ReadOnly);
     let gone = fs.unlink(&credentials(), root_object(&fs), b"there");
     assert_eq!(gone.unwrap_err().reason(), Reason::ReadOnly);
-    pool.set_property("tank", "readonly", "off").unwrap();
+    pool.properties().set("tank", "readonly", "off").unwrap();
     unlink_file(&pool, "tank", "there");
     pool.export().unwrap();
 }
@@ -530,9 +530,9 @@ fn blocks_below_a_sector_need_a_whole_sector() {
     {
         let folder = TempDir::new(&format!("small-blocks-{name}"), drives, 256 * MIB);
         let held = engine::pool::create(&new_pool(&folder, shape, drives), &environment()).unwrap();
-        held.set_property("tank", "compression", "off").unwrap();
-        held.set_property("tank", "recordsize", "512").unwrap();
-        let fs = held.filesystem("tank").unwrap();
+        held.properties().set("tank", "compression", "off").unwrap();
+        held.properties().set("tank", "recordsize", "512").unwrap();
+        let fs = held.datasets().filesystem("tank").unwrap();
         let make =
             |name: &[u8]| fs.create(&credentials(), root_object(&fs), name, &NewInode::default());
         let file = ObjectId::new(make(b"large").unwrap().ino());
@@ -545,7 +545,7 @@ fn blocks_below_a_sector_need_a_whole_sector() {
         unlink_file(&held, "tank", "large");
         held.sync().unwrap();
         // small files have small blocks, whatever the recordsize is
-        held.set_property("tank", "recordsize", "128K").unwrap();
+        held.properties().set("tank", "recordsize", "128K").unwrap();
         let error = (0_u32..).find_map(|number| {
             let file = match make(format!("small-{number}").as_bytes()) {
                 Ok(file) => ObjectId::new(file.ino()),
@@ -588,11 +588,11 @@ fn used_space_is_exact_after_each_export() {
             let name = format!("tank/{name}-{round}");
             create_filesystem(&pool, &name, &[]);
             write_file(&pool, &name, "film", &noise_bytes(round + 1, 200_000));
-            pool.create_snapshots(&[format!("{name}@s")]).unwrap();
+            pool.snapshots().create(&[format!("{name}@s")]).unwrap();
         }
         if round > 0 {
-            pool.destroy(&format!("tank/one-{}@s", round - 1)).unwrap();
-            pool.destroy(&format!("tank/one-{}", round - 1)).unwrap();
+            pool.datasets().destroy(&format!("tank/one-{}@s", round - 1)).unwrap();
+            pool.datasets().destroy(&format!("tank/one-{}", round - 1)).unwrap();
         }
         pool.export().unwrap();
         drop(pool);

@@ -61,7 +61,7 @@ pub(crate) fn export_and_check(folder: &TempDir, pool: Pool) {
 }
 
 pub(crate) fn activate(pool: &Pool) -> usize {
-    pool.activate_spares(&pool.failed_drives()).unwrap().len()
+    pool.drives().activate_spares(&pool.drives().failed()).unwrap().len()
 }
 
 pub(crate) fn spare_states(pool: &Pool) -> Vec<String> {
@@ -113,7 +113,7 @@ fn returning_drive_sends_the_spare_back() {
     assert_eq!(activate(&pool), 1);
     resilver(&pool);
     std::fs::rename(away.path().join("d0.img"), &folder.drives(3)[0]).unwrap();
-    assert_eq!(pool.reopen_drives().len(), 1);
+    assert_eq!(pool.drives().reopen().len(), 1);
     resilver(&pool);
     assert_eq!(spare_states(&pool), ["AVAIL"]);
     assert_eq!(leaf_states(&pool), ["ONLINE", "ONLINE", "ONLINE"]);
@@ -127,7 +127,7 @@ fn replacement_of_the_failed_drive_frees_the_spare() {
     assert_eq!(activate(&pool), 1);
     resilver(&pool);
     let new = create_image(&folder, "new.img", DRIVE_SIZE);
-    pool.replace_drive("d0.img", Some(&new), false).unwrap();
+    pool.vdevs().replace("d0.img", Some(&new), false).unwrap();
     let said = run_zdb_of_copy(&folder, &pool);
     assert!(said.is_empty() || said.contains("type: 'replacing'"), "{said}");
     resilver(&pool);
@@ -158,9 +158,9 @@ fn empty_drive_replaces_a_missing_one_with_autoreplace() {
     let (folder, pool, _) = pool_without_first("autoreplace");
     let place = &folder.drives(3)[0];
     std::fs::File::create(place).unwrap().set_len(DRIVE_SIZE).unwrap();
-    assert!(pool.replace_missing_drives().unwrap().is_empty(), "it is off");
-    pool.set_pool_property("autoreplace", "on").unwrap();
-    assert_eq!(pool.replace_missing_drives().unwrap(), [name_of(place)]);
+    assert!(pool.drives().replace_missing().unwrap().is_empty(), "it is off");
+    pool.properties().set_pool("autoreplace", "on").unwrap();
+    assert_eq!(pool.drives().replace_missing().unwrap(), [name_of(place)]);
     resilver(&pool);
     assert_eq!(leaf_states(&pool), ["ONLINE", "ONLINE", "ONLINE"]);
     assert_files(&pool);
@@ -172,7 +172,7 @@ fn spare_stays_when_the_failed_drive_is_detached() {
     let (folder, pool, _) = pool_without_first("spare-stays");
     assert_eq!(activate(&pool), 1);
     resilver(&pool);
-    pool.detach_drive("d0.img").unwrap();
+    pool.vdevs().detach("d0.img").unwrap();
     assert!(spare_states(&pool).is_empty());
     assert_eq!(leaf_states(&pool), ["ONLINE", "ONLINE", "ONLINE"]);
     export_and_check(&folder, pool);
@@ -192,17 +192,17 @@ fn spare_replaces_a_drive_that_fails() {
         let pool = engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap();
         write_file(&pool, "tank", "before", &noise_bytes(1, 5 << 20));
         pool.sync().unwrap();
-        assert!(pool.failed_drives().is_empty());
+        assert!(pool.drives().failed().is_empty());
         let start = storm.journal().len();
         storm.disks()[1].add_fault(Fault::Removed);
         write_file(&pool, "tank", "while", &noise_bytes(2, 3 << 20));
         pool.sync().unwrap();
-        assert_eq!(pool.failed_drives().len(), 1);
+        assert_eq!(pool.drives().failed().len(), 1);
         assert_eq!(activate(&pool), 1);
         resilver_with_failed(&pool);
         assert_files(&pool);
         let in_use = storm.journal().len();
-        pool.detach_drive("/disk4").unwrap();
+        pool.vdevs().detach("/disk4").unwrap();
         let end = storm.journal().len();
         assert_eq!(spare_states(&pool), ["AVAIL"]);
         drop(pool);
@@ -211,7 +211,7 @@ fn spare_replaces_a_drive_that_fails() {
 }
 
 pub(crate) fn resilver_with_failed(pool: &Pool) {
-    let done = pool.resilver(&engine::pool::ScanProgress::new()).unwrap();
+    let done = pool.scans().resilver(&engine::pool::ScanProgress::new()).unwrap();
     assert!(done.complete && done.errors == 0, "{done:?}");
 }
 
@@ -239,16 +239,16 @@ fn spares_leave_offline_and_larger_drives_alone() {
     let new = new_pool(VdevLayout::Mirror, &folder.drives(2), std::slice::from_ref(&small));
     let pool = engine::pool::create(&new, &environment()).unwrap();
     let offline = OfflineOptions::default();
-    pool.offline_drive("d0.img", offline).unwrap();
-    assert!(pool.failed_drives().is_empty(), "a command took it offline");
-    pool.online_drive("d0.img").unwrap();
+    pool.drives().offline("d0.img", offline).unwrap();
+    assert!(pool.drives().failed().is_empty(), "a command took it offline");
+    pool.drives().online("d0.img").unwrap();
     resilver(&pool);
-    let why = pool.offline_drive(name_of(&small), offline).unwrap_err().to_string();
+    let why = pool.drives().offline(name_of(&small), offline).unwrap_err().to_string();
     assert!(why.contains("reserved as a hot spare"), "{why}");
-    let why = pool.replace_drive("d0.img", Some(&small), false).unwrap_err().to_string();
+    let why = pool.vdevs().replace("d0.img", Some(&small), false).unwrap_err().to_string();
     assert!(why.contains("are needed"), "{why}");
-    pool.offline_drive("d0.img", OfflineOptions { fault: true, ..offline }).unwrap();
-    assert_eq!(pool.failed_drives().len(), 1);
+    pool.drives().offline("d0.img", OfflineOptions { fault: true, ..offline }).unwrap();
+    assert_eq!(pool.drives().failed().len(), 1);
     assert_eq!(activate(&pool), 0, "the spare is too small");
     assert_eq!(spare_states(&pool), ["AVAIL"]);
     export_and_check(&folder, pool);
@@ -269,10 +269,10 @@ fn spare_replaces_a_drive_with_many_errors() {
     pool.close().unwrap();
     drop(pool);
     let pool = engine::pool::import_devices(&storm.devices(), "tank", &environment()).unwrap();
-    assert!(pool.diagnose_drives().is_empty());
+    assert!(pool.drives().diagnose().is_empty());
     storm.disks()[0].add_fault(Fault::Read(4 << 20..60 << 20));
     assert_files(&pool);
-    let found = pool.diagnose_drives();
+    let found = pool.drives().diagnose();
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].state, "FAULTED");
     assert_eq!(leaf_states(&pool), ["FAULTED", "ONLINE"]);
@@ -294,7 +294,8 @@ fn last_replica_stays_in_service_with_errors() {
     pool.close().unwrap();
     drop(pool);
     let pool = engine::pool::import_devices(&storm.devices(), "tank", &environment()).unwrap();
-    let file = pool.filesystem("tank").unwrap().reader().find(b"before").unwrap().unwrap();
+    let file =
+        pool.datasets().filesystem("tank").unwrap().reader().find(b"before").unwrap().unwrap();
     storm.disks()[0].flip_bits(5 << 20..60 << 20, 60_000, &mut sim::Random::new(1));
     for block in 0..40 {
         let _ = file.content().read(block << 17, &mut [0; 512]);
@@ -303,7 +304,7 @@ fn last_replica_stays_in_service_with_errors() {
     for block in 0..40 {
         let _ = file.content().read(block << 17, &mut [0; 512]);
     }
-    assert_eq!(pool.diagnose_drives().first().map(|drive| drive.state), Some("DEGRADED"));
+    assert_eq!(pool.drives().diagnose().first().map(|drive| drive.state), Some("DEGRADED"));
     assert_eq!(leaf_states(&pool), ["DEGRADED"]);
     pool.clear_errors(None).unwrap();
     assert_eq!(leaf_states(&pool), ["ONLINE"]);

@@ -23,7 +23,7 @@ fn new_pool(vdevs: Vec<NewVdev>) -> NewPool {
 
 fn fill_pool(pool: &Pool) {
     write_file(pool, "tank", "one", &noise_bytes(1, 3 << 20));
-    pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    pool.snapshots().create(&["tank@one".to_owned()]).unwrap();
     write_file(pool, "tank", "two", &noise_bytes(2, 5 << 20));
 }
 
@@ -50,21 +50,24 @@ fn split_gives_two_whole_pools() {
     fill_pool(&pool);
     let name = |index: usize| drives[index].display().to_string();
     let named = SplitOptions { devices: vec![name(1)], ..SplitOptions::default() };
-    let planned = pool.split("half", &SplitOptions { dry_run: true, ..named.clone() }).unwrap();
+    let planned =
+        pool.vdevs().split("half", &SplitOptions { dry_run: true, ..named.clone() }).unwrap();
     let paths: Vec<&str> = planned.iter().map(|device| device.path.as_str()).collect();
     assert_eq!(paths, [name(1), name(4)]);
     for wrong in [vec![name(5)], vec![name(0), name(1)], vec!["/nowhere".to_owned()]] {
         let options = SplitOptions { devices: wrong, ..SplitOptions::default() };
-        assert!(pool.split("half", &options).is_err(), "{options:?}");
+        assert!(pool.vdevs().split("half", &options).is_err(), "{options:?}");
     }
-    assert!(pool.split("9half", &named).is_err());
+    assert!(pool.vdevs().split("9half", &named).is_err());
     let comment = ("comment".to_owned(), "the other half".to_owned());
-    pool.split("half", &SplitOptions { properties: vec![comment], ..named.clone() }).unwrap();
-    let why = pool.split("third", &SplitOptions::default()).unwrap_err().to_string();
+    pool.vdevs()
+        .split("half", &SplitOptions { properties: vec![comment], ..named.clone() })
+        .unwrap();
+    let why = pool.vdevs().split("third", &SplitOptions::default()).unwrap_err().to_string();
     assert!(why.contains("composed only of mirrors"), "{why}");
     compare_files(&pool, "tank", "split");
     write_file(&pool, "tank", "three", &noise_bytes(3, 4 << 20));
-    let scrubbed = pool.scrub(&ScanProgress::new()).unwrap();
+    let scrubbed = pool.scans().scrub(&ScanProgress::new()).unwrap();
     assert!(scrubbed.complete && scrubbed.errors == 0 && scrubbed.written == 0, "{scrubbed:?}");
     let half = import(&[drives[1].clone(), drives[4].clone()], "half");
     compare_files(&half, "half", "the new pool");
@@ -72,7 +75,7 @@ fn split_gives_two_whole_pools() {
     let status = half.status();
     assert!(status.state == "ONLINE" && status.vdevs.len() == 2 && status.caches.is_empty());
     write_file(&half, "half", "other", &noise_bytes(4, 4 << 20));
-    let scrubbed = half.scrub(&ScanProgress::new()).unwrap();
+    let scrubbed = half.scans().scrub(&ScanProgress::new()).unwrap();
     assert!(scrubbed.complete && scrubbed.errors == 0 && scrubbed.written == 0, "{scrubbed:?}");
     half.export().unwrap();
     drop(half);
@@ -94,12 +97,12 @@ fn split_is_refused_while_a_device_lacks_data() {
     for failed in 0..2 {
         storm.disks()[failed].add_fault(sim::Fault::Removed);
         fill_missing(&pool, failed);
-        assert!(pool.split("half", &SplitOptions::default()).is_err(), "{failed}");
+        assert!(pool.vdevs().split("half", &SplitOptions::default()).is_err(), "{failed}");
         storm.disks()[failed].clear_faults();
         pool.clear_errors(None).unwrap();
-        pool.resilver(&ScanProgress::new()).unwrap();
+        pool.scans().resilver(&ScanProgress::new()).unwrap();
     }
-    pool.split("half", &SplitOptions::default()).unwrap();
+    pool.vdevs().split("half", &SplitOptions::default()).unwrap();
 }
 
 fn fill_missing(pool: &Pool, number: usize) {
@@ -148,7 +151,7 @@ fn power_cuts_during_split_lose_nothing() {
     fill_pool(&pool);
     pool.sync().unwrap();
     let start = storm.journal().len();
-    pool.split("half", &SplitOptions::default()).unwrap();
+    pool.vdevs().split("half", &SplitOptions::default()).unwrap();
     let end = storm.journal().len();
     drop(pool);
     let made: Vec<bool> = (start..end)

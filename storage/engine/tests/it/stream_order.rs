@@ -67,7 +67,7 @@ fn sum(pool: &Pool, snapshot: &str) -> [u64; 4] {
     let snapshot = snapshot.to_owned();
     let request = SendRequest { snapshot, large_blocks: true, ..SendRequest::default() };
     let mut stream = Vec::new();
-    pool.send(&request, &mut stream).unwrap();
+    pool.streams().send(&request, &mut stream).unwrap();
     content_digest(&mut &*stream).unwrap().sum
 }
 
@@ -105,7 +105,7 @@ fn damaged_big_endian_stream_leaves_nothing() {
         let mut bytes = big.clone();
         bytes[at] ^= 1;
         assert!(receive(&pool, "tank/big", &bytes).is_err(), "{at}");
-        assert!(pool.snapshots("tank/big").is_err());
+        assert!(pool.snapshots().list("tank/big").is_err());
     }
     let raw = in_big_endian(&recorded("sent-raw", "raw.zstream"));
     let why = receive(&pool, "tank/raw", &raw).unwrap_err().to_string();

@@ -33,7 +33,7 @@ fn resume_token(pool: &Pool, name: &str) -> Option<String> {
     let show = &mut |dataset: engine::dataset::Dataset| {
         found = dataset.property_value(&property).map(str::to_owned);
     };
-    pool.list_datasets(name, &query, show, &mut |_| ()).unwrap();
+    pool.datasets().list(name, &query, show, &mut |_| ()).unwrap();
     found.filter(|token| token != "-")
 }
 
@@ -44,13 +44,13 @@ fn receive_resumable(
 ) -> Result<pool::Received, engine::Error> {
     let target = target.to_owned();
     let request = ReceiveRequest { target, resumable: true, ..ReceiveRequest::default() };
-    pool.receive(&request, &mut &*stream)
+    pool.streams().receive(&request, &mut &*stream)
 }
 
 fn send_resumed(pool: &Pool, token: &str) -> Vec<u8> {
     let request = SendRequest { resume: Some(token.to_owned()), ..SendRequest::default() };
     let mut stream = Vec::new();
-    pool.send(&request, &mut stream).unwrap();
+    pool.streams().send(&request, &mut stream).unwrap();
     stream
 }
 
@@ -103,7 +103,7 @@ fn send_saved(pool: &Pool, target: &str) -> Result<Vec<u8>, engine::Error> {
     let request =
         SendRequest { snapshot: target.to_owned(), saved: true, ..SendRequest::default() };
     let mut stream = Vec::new();
-    pool.send(&request, &mut stream).map(|_| stream)
+    pool.streams().send(&request, &mut stream).map(|_| stream)
 }
 
 #[test]
@@ -149,13 +149,13 @@ fn aborted_receive_leaves_nothing_behind() {
     let (pool, folder) = import_sent("abort");
     let full = recorded("full.zstream");
     receive_resumable(&pool, "tank/copy", &full[..300_000]).unwrap_err();
-    pool.abort_receive("tank/copy").unwrap();
-    assert!(pool.abort_receive("tank/copy").is_err());
+    pool.streams().abort_receive("tank/copy").unwrap();
+    assert!(pool.streams().abort_receive("tank/copy").is_err());
     receive_resumable(&pool, "tank/copy", &full).unwrap();
     let incremental = recorded("incremental.zstream");
     receive_resumable(&pool, "tank/copy", &incremental[..300_000]).unwrap_err();
-    pool.abort_receive("tank/copy").unwrap();
-    let why = pool.abort_receive("tank/copy").unwrap_err().to_string();
+    pool.streams().abort_receive("tank/copy").unwrap();
+    let why = pool.streams().abort_receive("tank/copy").unwrap_err().to_string();
     assert!(why.contains("does not have any resumable receive state to abort"), "{why}");
     receive_resumable(&pool, "tank/copy", &incremental).unwrap();
     pool.export().unwrap();
@@ -172,11 +172,14 @@ fn internal_datasets_cannot_be_changed_by_name() {
     for name in ["tank/copy/%recv", "tank/$ORIGIN", "tank/$MOS", "tank/$FREE"] {
         let snapshots = [format!("{name}@x")];
         let tries = [
-            ("promote", pool.promote_clone(name)),
-            ("rename", pool.rename_dataset(name, "tank/other", false)),
-            ("rename to", pool.rename_dataset("tank/from", &format!("{name}x"), false)),
-            ("snapshot", pool.create_snapshots_with(&snapshots, &[]).map(drop)),
-            ("bookmark", pool.create_bookmark("tank/copy@one", &format!("{name}#mark"))),
+            ("promote", pool.datasets().promote(name)),
+            ("rename", pool.datasets().rename(name, "tank/other", false)),
+            ("rename to", pool.datasets().rename("tank/from", &format!("{name}x"), false)),
+            ("snapshot", pool.snapshots().create_with(&snapshots, &[]).map(drop)),
+            (
+                "bookmark",
+                pool.snapshots().create_bookmark("tank/copy@one", &format!("{name}#mark")),
+            ),
         ];
         for (verb, outcome) in tries {
             let why = outcome.expect_err(&format!("{verb} {name}")).to_string();
@@ -184,7 +187,7 @@ fn internal_datasets_cannot_be_changed_by_name() {
             assert!(is_named, "{verb} {name}: {why}");
         }
     }
-    assert!(pool.destroy("tank/$ORIGIN").is_err());
+    assert!(pool.datasets().destroy("tank/$ORIGIN").is_err());
     let token = resume_token(&pool, "tank/copy").unwrap();
     receive_resumable(&pool, "tank/copy", &send_resumed(&pool, &token)).unwrap();
     pool.export().unwrap();
@@ -218,7 +221,7 @@ fn token_of_openzfs_continues_the_stream() {
     let rest = &full[first.unwrap()..full.len() - 1];
     assert!(rest == &resumed[1..resumed.len() - 1]);
     let plan = SendRequest { resume: Some(TOKEN.to_owned()), ..SendRequest::default() };
-    assert_eq!(pool.plan_send(&plan).unwrap().steps()[0].bytes, 291_976);
+    assert_eq!(pool.streams().plan_send(&plan).unwrap().steps()[0].bytes, 291_976);
 }
 
 #[test]
@@ -238,7 +241,7 @@ fn estimates_equal_those_of_openzfs() {
             compressed,
             ..SendRequest::default()
         };
-        let plan = pool.plan_send(&request).unwrap();
+        let plan = pool.streams().plan_send(&request).unwrap();
         assert_eq!(plan.steps()[0].bytes, bytes, "{snapshot} {base:?} {compressed}");
     }
 }
@@ -247,18 +250,18 @@ fn estimates_equal_those_of_openzfs() {
 fn full_stream_replaces_an_empty_file_system() {
     let (pool, folder) = import_sent("replace");
     let new = pool::NewDataset { name: "tank/copy".to_owned(), properties: Vec::new() };
-    pool.create_filesystem(&new).unwrap();
+    pool.datasets().create_filesystem(&new).unwrap();
     crate::test_pool::write_file(&pool, "tank/copy", "mine", b"given up");
     let full = recorded("full.zstream");
     let mut request =
         ReceiveRequest { target: "tank/copy".to_owned(), ..ReceiveRequest::default() };
-    assert!(pool.receive(&request, &mut &*full).is_err());
+    assert!(pool.streams().receive(&request, &mut &*full).is_err());
     request.force = true;
-    pool.receive(&request, &mut &*full).unwrap();
+    pool.streams().receive(&request, &mut &*full).unwrap();
     let [ours, theirs] =
         ["tank/copy", "tank/clone"].map(|fs| read_file(&pool, fs, "folder/numbers"));
     assert!(ours == theirs);
-    let why = pool.receive(&request, &mut &*full).unwrap_err().to_string();
+    let why = pool.streams().receive(&request, &mut &*full).unwrap_err().to_string();
     assert!(why.contains("destination has snapshots (eg. tank/copy@one)"), "{why}");
     pool.export().unwrap();
     drop(pool);
@@ -300,7 +303,7 @@ fn power_cut_leaves_a_receive_that_resumes() {
             CutAt { stream: &whole, left, pool: pool.clone(), folder: &folder, cut: None };
         let target = "tank/copy".to_owned();
         let request = ReceiveRequest { target, resumable: true, ..ReceiveRequest::default() };
-        pool.receive(&request, &mut stream).unwrap();
+        pool.streams().receive(&request, &mut stream).unwrap();
         let cut = stream.cut.expect("the power was cut");
         let pool = import(&cut);
         let token = resume_token(&pool, "tank/copy").expect("a token");

@@ -31,7 +31,7 @@ pub(crate) fn receive(
     stream: &[u8],
 ) -> Result<pool::Received, engine::Error> {
     let request = ReceiveRequest { target: target.to_owned(), ..ReceiveRequest::default() };
-    pool.receive(&request, &mut &*stream)
+    pool.streams().receive(&request, &mut &*stream)
 }
 
 fn send(pool: &Pool, snapshot: &str, base: Option<&str>) -> Vec<u8> {
@@ -42,7 +42,7 @@ fn send(pool: &Pool, snapshot: &str, base: Option<&str>) -> Vec<u8> {
         ..SendRequest::default()
     };
     let mut stream = Vec::new();
-    pool.send(&request, &mut stream).unwrap();
+    pool.streams().send(&request, &mut stream).unwrap();
     stream
 }
 
@@ -84,7 +84,7 @@ fn names(pool: &Pool) -> BTreeSet<String> {
     let show = &mut |dataset: engine::dataset::Dataset| {
         names.insert(dataset.name);
     };
-    pool.list_datasets("tank", &query, show, &mut |event| trouble.push(event)).unwrap();
+    pool.datasets().list("tank", &query, show, &mut |event| trouble.push(event)).unwrap();
     assert!(trouble.is_empty(), "{trouble:?}");
     names
 }
@@ -159,7 +159,7 @@ fn receive_refuses_what_would_lose_data() {
     assert_eq!(read_file(&pool, "tank/from", "mine"), b"written here");
     let force =
         ReceiveRequest { target: "tank/from".to_owned(), force: true, ..ReceiveRequest::default() };
-    pool.receive(&force, &mut &*incremental).unwrap();
+    pool.streams().receive(&force, &mut &*incremental).unwrap();
     assert!(refusal("tank/from", &incremental).contains("newer snapshots"));
     assert!(refusal("tank/other", b"no stream").contains("not a ZFS send stream"));
 }
@@ -248,8 +248,8 @@ pub(crate) fn receive_mutants(pool: &Pool, target: &str, stream: &[u8], field_by
             Err(_) => refused += 1,
             Ok(done) => {
                 received += 1;
-                pool.destroy(&done.snapshot).unwrap();
-                pool.rollback_dataset(target).unwrap();
+                pool.datasets().destroy(&done.snapshot).unwrap();
+                pool.snapshots().rollback(target).unwrap();
             }
         }
     }
@@ -314,7 +314,7 @@ fn receive_never_discards_a_concurrent_write() {
     let new = new_pool(&folder, VdevLayout::Single, 1);
     let pool = pool::create(&new, &hook.environment()).unwrap();
     receive(&pool, "tank/from", &recorded("full.zstream")).unwrap();
-    let files = pool.filesystem("tank/from").unwrap();
+    let files = pool.datasets().filesystem("tank/from").unwrap();
     let (done, result) = std::sync::mpsc::channel();
     // the write begins while the txg is written in which the receive ends
     let run = Box::new(move || {
@@ -324,7 +324,7 @@ fn receive_never_discards_a_concurrent_write() {
     let incremental = recorded("incremental.zstream");
     let mut stream = ArmingStream { stream: &incremental, hook, run: Some(run) };
     let request = ReceiveRequest { target: "tank/from".to_owned(), ..ReceiveRequest::default() };
-    let received = pool.receive(&request, &mut stream);
+    let received = pool.streams().receive(&request, &mut stream);
     let written = result.recv_timeout(Duration::from_mins(1)).expect("the write ends");
     match (received, written) {
         (Ok(_), Err(_)) => {}

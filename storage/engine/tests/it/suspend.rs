@@ -46,9 +46,9 @@ fn with_sync_thread(held: &Pool, work: impl FnOnce()) {
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| held.run_txg_sync(Duration::from_millis(50), &stop));
+        scope.spawn(|| held.background().run_txg_sync(Duration::from_millis(50), &stop));
         let _ends = StopOnDrop(&stop, held);
-        while !held.has_sync_thread() {
+        while !held.background().has_sync_thread() {
             std::thread::yield_now();
         }
         work();
@@ -67,12 +67,12 @@ fn write_images(name: &str, drives: &[MemoryDevice]) -> TempDir {
 }
 
 fn check_suspended(pool: &Pool) {
-    let fs = pool.filesystem("tank").unwrap();
+    let fs = pool.datasets().filesystem("tank").unwrap();
     let file = ObjectId::new(fs.reader().find(b"kept").unwrap().unwrap().ino());
     let refused = fs.write(&credentials(), file, WriteOffset::End, b"more");
     assert_eq!(refused.unwrap_err().reason(), Reason::Suspended);
     assert_eq!(fs.fsync(None).unwrap_err().reason(), Reason::Suspended);
-    let snapshot = pool.create_snapshots(&["tank@now".to_owned()]);
+    let snapshot = pool.snapshots().create(&["tank@now".to_owned()]);
     assert!(matches!(snapshot, Err(engine::Error::Suspended { .. })), "{snapshot:?}");
 }
 
@@ -85,14 +85,14 @@ fn suspend_and_clear(name: &str, shape: VdevLayout, drives: usize, fault: &Fault
         write_file(&held, "tank", "kept", &noise_bytes(1, 3 << 20));
         held.sync().unwrap();
         write_file(&held, "tank", "fsynced", &noise_bytes(2, 100_000));
-        held.filesystem("tank").unwrap().fsync(None).unwrap();
+        held.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
         write_file(&held, "tank", "fsynced-too", &noise_bytes(3, 100_000));
-        held.filesystem("tank").unwrap().fsync(None).unwrap();
+        held.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
         for disk in storm.disks() {
             disk.add_fault(fault.clone());
         }
         // the thread that writes groups may have seen it already
-        let fs = held.filesystem("tank").unwrap();
+        let fs = held.datasets().filesystem("tank").unwrap();
         let root = ObjectId::new(fs.reader().root_object());
         let waits = fs.create(&credentials(), root, b"waits", &posix::NewInode::default());
         let waits = waits.ok().map(|file| ObjectId::new(file.ino()));
@@ -126,10 +126,10 @@ fn suspend_and_clear(name: &str, shape: VdevLayout, drives: usize, fault: &Fault
         assert_eq!(held.status().state, "ONLINE");
         assert!(held.status().vdevs.iter().all(|vdev| vdev.write_errors == 0));
         write_file(&held, "tank", "after", &noise_bytes(5, 1 << 20));
-        held.create_snapshots(&["tank@after".to_owned()]).unwrap();
+        held.snapshots().create(&["tank@after".to_owned()]).unwrap();
         compare_files(&held, &name);
         // refused changes were not done when it resumed
-        held.create_snapshots(&["tank@now".to_owned()]).unwrap();
+        held.snapshots().create(&["tank@now".to_owned()]).unwrap();
         if written {
             assert!(read_file(&held, "tank", "waits") == noise_bytes(4, 500_000), "{name}");
         }
@@ -191,7 +191,7 @@ fn lost_drive_cache_is_never_reported_durable() {
         write_file(&held, "tank", "kept", &noise_bytes(1, 3 << 20));
         held.sync().unwrap();
         let child = NewDataset { name: "tank/child".to_owned(), properties: Vec::new() };
-        held.create_filesystem(&child).unwrap();
+        held.datasets().create_filesystem(&child).unwrap();
         storm.disks()[0].add_fault(Fault::Flush);
         write_file(&held, "tank/child", "lost", &noise_bytes(2, 100_000));
         assert!(held.sync().is_err());
@@ -204,7 +204,9 @@ fn lost_drive_cache_is_never_reported_durable() {
     let held =
         engine::pool::import(&[folder.path().into()], "tank", false, &environment()).unwrap();
     assert!(read_file(&held, "tank", "kept") == noise_bytes(1, 3 << 20));
-    assert!(held.filesystem("tank/child").unwrap().reader().find(b"lost").unwrap().is_none());
+    assert!(
+        held.datasets().filesystem("tank/child").unwrap().reader().find(b"lost").unwrap().is_none()
+    );
     held.export().unwrap();
     drop(held);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
@@ -226,7 +228,7 @@ fn dead_log_device_loses_nothing() {
         with_sync_thread(&held, || {
             let keep = |file: &str, seed, length| {
                 write_file(&held, "tank", file, &noise_bytes(seed, length));
-                held.filesystem("tank").unwrap().fsync(None).unwrap();
+                held.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
             };
             keep("kept", 1, 3 << 20);
             keep("fsynced", 2, 100_000);
@@ -266,14 +268,14 @@ fn failed_foreign_flush_fails_the_txg() {
     let pool = create_pool(&storm, VdevLayout::Single);
     with_sync_thread(&pool, || {
         write_file(&pool, "tank", "kept", &noise_bytes(1, 3 << 20));
-        pool.filesystem("tank").unwrap().fsync(None).unwrap();
-        pool.filesystem("tank").unwrap().fsync(None).unwrap();
+        pool.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
+        pool.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
         write_file(&pool, "tank", "lost", &noise_bytes(2, 100_000));
         storm.disks()[0].add_fault(Fault::Flush);
         // it fails, and so does the group that it waits for then
-        assert!(pool.filesystem("tank").unwrap().fsync(None).is_err());
+        assert!(pool.datasets().filesystem("tank").unwrap().fsync(None).is_err());
         storm.disks()[0].clear_faults();
-        assert!(pool.filesystem("tank").unwrap().fsync(None).is_err());
+        assert!(pool.datasets().filesystem("tank").unwrap().fsync(None).is_err());
         assert!(pool.sync().is_err());
     });
 }
@@ -282,9 +284,9 @@ fn failed_foreign_flush_fails_the_txg() {
 fn uncommitted_change_is_reported_and_survives_resume() {
     let storm = DiskArray::new(&[DRIVE_SIZE]);
     let held = create_pool(&storm, VdevLayout::Single);
-    held.set_property("tank", "sync", "always").unwrap();
+    held.properties().set("tank", "sync", "always").unwrap();
     with_sync_thread(&held, || {
-        let fs = held.filesystem("tank").unwrap();
+        let fs = held.datasets().filesystem("tank").unwrap();
         let (root, new) = (ObjectId::new(fs.reader().root_object()), posix::NewInode::default());
         held.sync().unwrap();
         storm.disks()[0].add_fault(Fault::Write(0..DRIVE_SIZE));

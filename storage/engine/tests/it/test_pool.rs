@@ -98,7 +98,7 @@ pub(crate) fn credentials() -> ChangeContext {
 }
 
 pub(crate) fn write_file(held: &Pool, fs: &str, name: &str, bytes: &[u8]) {
-    write_to(&held.filesystem(fs).unwrap(), name, bytes).unwrap();
+    write_to(&held.datasets().filesystem(fs).unwrap(), name, bytes).unwrap();
 }
 
 /// Creates a file in the root directory of an open file system.
@@ -119,7 +119,7 @@ pub(crate) fn write_to(
 }
 
 pub(crate) fn read_file(pool: &Pool, fs: &str, name: &str) -> Vec<u8> {
-    let live = pool.filesystem(fs).unwrap();
+    let live = pool.datasets().filesystem(fs).unwrap();
     let file = live.reader().find(name.as_bytes()).unwrap().unwrap();
     let mut bytes = vec![0; usize::try_from(file.stat().size).unwrap()];
     file.content().read(0, &mut bytes).unwrap();
@@ -184,9 +184,9 @@ fn synced_data_is_there_after_an_import() {
         held.sync().unwrap();
         assert_eq!(read_file(&held, "tank", "noise"), noise, "after it was written");
         let child = NewDataset { name: "tank/child".to_owned(), properties: Vec::new() };
-        held.create_filesystem(&child).unwrap();
+        held.datasets().create_filesystem(&child).unwrap();
         write_file(&held, "tank/child", "inner", &noise[..300_000]);
-        held.create_snapshots(&["tank/child@one".to_owned(), "tank@one".to_owned()]).unwrap();
+        held.snapshots().create(&["tank/child@one".to_owned(), "tank@one".to_owned()]).unwrap();
         write_file(&held, "tank/child", "later", &noise[..30_000]);
         held.export().unwrap();
         drop(held);
@@ -196,9 +196,17 @@ fn synced_data_is_there_after_an_import() {
                 .unwrap();
         assert_eq!(read_file(&held, "tank", "letter"), b"to be or not to be");
         assert_eq!(read_file(&held, "tank/child", "later"), noise[..30_000]);
-        held.rollback_dataset("tank/child").unwrap();
-        assert!(held.filesystem("tank/child").unwrap().reader().find(b"later").unwrap().is_none());
-        held.destroy("tank@one").unwrap();
+        held.snapshots().rollback("tank/child").unwrap();
+        assert!(
+            held.datasets()
+                .filesystem("tank/child")
+                .unwrap()
+                .reader()
+                .find(b"later")
+                .unwrap()
+                .is_none()
+        );
+        held.datasets().destroy("tank@one").unwrap();
         write_file(&held, "tank", "more", &noise);
         held.export().unwrap();
         drop(held);
@@ -246,13 +254,13 @@ fn limit_none_has_a_local_source() {
             let quota = dataset.properties.into_iter().find(|property| property.name == "quota");
             found = quota.map(|property| (property.value, property.source));
         };
-        held.list_datasets("tank", &wanted, &mut show, &mut |_| {}).unwrap();
+        held.datasets().list("tank", &wanted, &mut show, &mut |_| {}).unwrap();
         found.unwrap()
     };
     assert_eq!(source(), ("0".to_owned(), "default".to_owned()));
-    held.set_property("tank", "quota", "none").unwrap();
+    held.properties().set("tank", "quota", "none").unwrap();
     assert_eq!(source(), ("0".to_owned(), "local".to_owned()));
-    held.revert_property("tank", "quota").unwrap();
+    held.properties().revert("tank", "quota").unwrap();
     assert_eq!(source(), ("0".to_owned(), "default".to_owned()));
 }
 
@@ -313,12 +321,12 @@ fn openzfs_pools_are_imported_and_written() {
                 continue;
             }
         };
-        let Ok(_) = held.filesystem(&pool) else { continue };
+        let Ok(_) = held.datasets().filesystem(&pool) else { continue };
         written += 1;
         write_file(&held, &pool, "written-here", &vec![7; 3_000_000]);
         held.sync().unwrap();
         write_file(&held, &pool, "and-again", &vec![8; 300_000]);
-        held.create_snapshots(&[format!("{pool}@by-us")]).unwrap();
+        held.snapshots().create(&[format!("{pool}@by-us")]).unwrap();
         held.export().unwrap();
         drop(held);
         let after = check_pool(&folder, &pool);
@@ -345,11 +353,11 @@ fn fsynced_data_survives_a_power_cut() {
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Raidz(1), 3), &environment()).unwrap();
     write_file(&held, "tank", "first", b"of all");
-    held.filesystem("tank").unwrap().fsync(None).unwrap();
+    held.datasets().filesystem("tank").unwrap().fsync(None).unwrap();
     for round in 0..20_u32 {
         let name = format!("file-{round}");
         write_file(&held, "tank", &name, &vec![7; 1000 * round as usize]);
-        let fs = held.filesystem("tank").unwrap();
+        let fs = held.datasets().filesystem("tank").unwrap();
         let id = fs.reader().find(name.as_bytes()).unwrap().unwrap().ino();
         let before = held.txg();
         fs.fsync(Some(id)).unwrap();
@@ -376,8 +384,8 @@ fn volumes_are_made_and_written() {
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     let new = NewDataset { name: "tank/vol".to_owned(), properties: Vec::new() };
-    held.create_volume(&new, 32 << 20, 16 << 10, false).unwrap();
-    let volume = held.volume("tank/vol").unwrap();
+    held.volumes().create(&new, 32 << 20, 16 << 10, false).unwrap();
+    let volume = held.volumes().get("tank/vol").unwrap();
     volume.write(5_000_000, &vec![3; 100_000]).unwrap();
     volume.flush().unwrap();
     let after = copy_after_cut(&folder, "volume-cut", 1);
@@ -386,7 +394,10 @@ fn volumes_are_made_and_written() {
     let held = engine::pool::import(std::slice::from_ref(&after.0), "tank", false, &environment())
         .unwrap();
     let mut bytes = vec![0; 100_002];
-    assert_eq!(held.volume("tank/vol").unwrap().read(4_999_999, &mut bytes).unwrap(), 100_002);
+    assert_eq!(
+        held.volumes().get("tank/vol").unwrap().read(4_999_999, &mut bytes).unwrap(),
+        100_002
+    );
     assert!(bytes[1..100_001].iter().all(|byte| *byte == 3) && bytes[0] == 0);
     held.export().unwrap();
     drop(held);

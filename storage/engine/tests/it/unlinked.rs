@@ -32,7 +32,7 @@ fn hold_and_unlink(fs: &OpenFileSystem, name: &str) -> ObjectId {
 }
 
 fn exists(pool: &Pool, fs: &str, file: ObjectId) -> bool {
-    let live = pool.filesystem(fs).unwrap();
+    let live = pool.datasets().filesystem(fs).unwrap();
     match live.reader().file(file.get()) {
         Ok(_) => true,
         Err(error) => {
@@ -47,14 +47,14 @@ fn read_only_dataset_keeps_nameless_files() {
     let folder = TempDir::new("unlinked-readonly", 1, 128 << 20);
     let pool = create_pool(&folder);
     write_file(&pool, "tank", "open", b"still");
-    let fs = pool.filesystem("tank").unwrap();
+    let fs = pool.datasets().filesystem("tank").unwrap();
     let file = hold_and_unlink(&fs, "open");
-    pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    pool.snapshots().create(&["tank@one".to_owned()]).unwrap();
     let properties = vec![("readonly".to_owned(), "on".to_owned())];
     let new = NewDataset { name: "tank/clone".to_owned(), properties };
-    pool.clone_snapshot("tank@one", &new).unwrap();
+    pool.snapshots().clone_snapshot("tank@one", &new).unwrap();
     assert!(exists(&pool, "tank/clone", file), "it is opened, and nothing changes in it");
-    pool.set_property("tank/clone", "readonly", "off").unwrap();
+    pool.properties().set("tank/clone", "readonly", "off").unwrap();
     assert!(!exists(&pool, "tank/clone", file));
     fs.release_file(file).unwrap();
     assert!(!exists(&pool, "tank", file));
@@ -69,22 +69,24 @@ fn read_only_dataset_with_log_is_imported() {
     let folder = TempDir::new("unlinked-log", 1, 128 << 20);
     let pool = create_pool(&folder);
     write_file(&pool, "tank", "open", b"still");
-    let fs = pool.filesystem("tank").unwrap();
+    let fs = pool.datasets().filesystem("tank").unwrap();
     let file = hold_and_unlink(&fs, "open");
-    pool.set_property("tank", "readonly", "on").unwrap();
-    pool.set_property("tank", "readonly", "off").unwrap();
+    pool.properties().set("tank", "readonly", "on").unwrap();
+    pool.properties().set("tank", "readonly", "off").unwrap();
     // the first commit of a log waits for a txg
     for name in ["first", "second"] {
         write_file(&pool, "tank", name, b"letter");
         fs.fsync(None).unwrap();
     }
-    pool.set_property("tank", "readonly", "on").unwrap();
+    pool.properties().set("tank", "readonly", "on").unwrap();
     let after = copy_after_cut(&folder, "unlinked-log-cut", 1);
     drop((fs, pool));
     let pool = import(&after);
     assert!(exists(&pool, "tank", file));
-    assert!(pool.filesystem("tank").unwrap().reader().find(b"second").unwrap().is_some());
-    pool.set_property("tank", "readonly", "off").unwrap();
+    assert!(
+        pool.datasets().filesystem("tank").unwrap().reader().find(b"second").unwrap().is_some()
+    );
+    pool.properties().set("tank", "readonly", "off").unwrap();
     assert!(!exists(&pool, "tank", file));
     pool.export().unwrap();
     drop(pool);
@@ -97,7 +99,7 @@ fn read_only_dataset_with_log_is_imported() {
 fn attributes_of_nameless_files_do_not_break_replay() {
     let folder = TempDir::new("unlinked-xattrs", 1, 128 << 20);
     let pool = create_pool(&folder);
-    let fs = pool.filesystem("tank").unwrap();
+    let fs = pool.datasets().filesystem("tank").unwrap();
     for name in ["open", "first"] {
         write_file(&pool, "tank", name, b"letter");
         fs.fsync(None).unwrap();
@@ -118,8 +120,8 @@ fn attributes_of_nameless_files_do_not_break_replay() {
     let after = copy_after_cut(&folder, "unlinked-xattrs-cut", 1);
     drop((fs, pool));
     let pool = import(&after);
-    assert_eq!(pool.take_replay_failures(), []);
-    let fs = pool.filesystem("tank").unwrap();
+    assert_eq!(pool.datasets().take_replay_failures(), []);
+    let fs = pool.datasets().filesystem("tank").unwrap();
     let find = |name: &str| fs.reader().find(name.as_bytes()).unwrap();
     assert!(find("later").is_some() && find("open").is_none());
     drop(fs);

@@ -43,7 +43,7 @@ fn create_stripe(folder: &TempDir, count: usize) -> Pool {
 
 fn fill_pool(pool: &Pool) {
     write_file(pool, "tank", "one", &noise_bytes(1, 9 << 20));
-    pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    pool.snapshots().create(&["tank@one".to_owned()]).unwrap();
     for number in 0..60 {
         write_file(pool, "tank", &format!("small{number}"), &noise_bytes(number, 2900));
     }
@@ -61,12 +61,12 @@ fn compare_files(pool: &Pool, when: &str) {
 }
 
 fn remove(pool: &Pool, vdev: &str) -> engine::Result<()> {
-    pool.remove_drives(&[vdev.to_owned()])
+    pool.vdevs().remove(&[vdev.to_owned()])
 }
 
 /// Copies until the removal ends or pauses.
 fn finish_removal(pool: &Pool) -> RemovalStatus {
-    pool.continue_removal(&Job::default()).unwrap().unwrap()
+    pool.activities().continue_removal(&Job::default()).unwrap().unwrap()
 }
 
 fn path_name(path: &Path) -> String {
@@ -74,7 +74,7 @@ fn path_name(path: &Path) -> String {
 }
 
 fn scrub_is_clean(pool: &Pool, when: &str) {
-    let scrubbed = pool.scrub(&ScanProgress::new()).unwrap();
+    let scrubbed = pool.scans().scrub(&ScanProgress::new()).unwrap();
     assert!(
         scrubbed.complete && scrubbed.errors == 0 && scrubbed.written == 0,
         "{when}: {scrubbed:?}"
@@ -120,7 +120,7 @@ fn copy_one_batch(pool: &Pool) -> RemovalStatus {
         }
         watching.cancel.cancel();
     });
-    let status = pool.continue_removal(&job).unwrap().unwrap();
+    let status = pool.activities().continue_removal(&job).unwrap().unwrap();
     job.cancel.cancel();
     watcher.join().unwrap();
     status
@@ -146,7 +146,7 @@ fn create_mirrors(folder: &TempDir) -> Pool {
 }
 
 fn unlink(pool: &Pool, name: &str) {
-    let files = pool.filesystem("tank").unwrap();
+    let files = pool.datasets().filesystem("tank").unwrap();
     let root = units::ObjectId::new(files.reader().root().unwrap().ino());
     files.unlink(&credentials(), root, name.as_bytes()).unwrap();
 }
@@ -182,7 +182,7 @@ fn half_removed_mirror_is_sound_and_goes_on() {
     drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new(), "half removed");
     let pool = import(&[folder.path().into()]);
-    let status = pool.removal_status().unwrap();
+    let status = pool.activities().removal_status().unwrap();
     assert_eq!((status.state.as_str(), status.vdev.as_str()), ("evacuating", "mirror-0"));
     unlink(&pool, "much6");
     let status = finish_removal(&pool);
@@ -191,7 +191,7 @@ fn half_removed_mirror_is_sound_and_goes_on() {
     compare_much(&pool, 7, "removed");
     assert!(read_file(&pool, "tank", "meanwhile") == noise_bytes(7, 3 << 20));
     unlink(&pool, "much7");
-    pool.destroy("tank@one").unwrap();
+    pool.datasets().destroy("tank@one").unwrap();
     pool.sync().unwrap();
     scrub_is_clean(&pool, "removed");
     pool.export().unwrap();
@@ -203,18 +203,24 @@ fn half_removed_mirror_is_sound_and_goes_on() {
 fn cancelled_removal_leaves_the_vdev_in_use() {
     let folder = TempDir::new("remove-cancel", 4, 256 << 20);
     let pool = create_mirrors(&folder);
-    let before = (pool.space("tank").available, pool.status().allocated);
+    let before = (pool.datasets().space("tank").available, pool.status().allocated);
     remove(&pool, "mirror-0").unwrap();
-    assert!(pool.space("tank").available < before.0 / 2);
+    assert!(pool.datasets().space("tank").available < before.0 / 2);
     copy_one_batch(&pool);
     unlink(&pool, "much0");
     unlink(&pool, "much11");
     pool.sync().unwrap();
-    pool.cancel_removal().unwrap();
-    assert_eq!(pool.removal_status().unwrap().state, "canceled");
-    assert!(pool.cancel_removal().unwrap_err().to_string().contains("no removal is in progress"));
+    pool.activities().cancel_removal().unwrap();
+    assert_eq!(pool.activities().removal_status().unwrap().state, "canceled");
+    assert!(
+        pool.activities()
+            .cancel_removal()
+            .unwrap_err()
+            .to_string()
+            .contains("no removal is in progress")
+    );
     (0..4).for_each(|_| pool.sync().unwrap());
-    assert!(pool.space("tank").available > before.0);
+    assert!(pool.datasets().space("tank").available > before.0);
     assert!(pool.status().allocated < before.1);
     write_file(&pool, "tank", "much0", &noise_bytes(100, 6 << 20));
     pool.sync().unwrap();
@@ -248,7 +254,7 @@ fn vdevs_are_removed_one_after_another_under_load() {
     }
     // what is left goes to a new drive, and blocks of the first drive with it
     let add = [vdev(VdevLayout::Single, &drives[3..], VdevRole::Data)];
-    pool.add_vdevs(&add, AddOptions::default()).unwrap();
+    pool.vdevs().add(&add, AddOptions::default()).unwrap();
     remove(&pool, &path_name(&drives[2])).unwrap();
     assert_eq!(finish_removal(&pool).state, "finished");
     unlink(&pool, "one");
@@ -261,7 +267,7 @@ fn vdevs_are_removed_one_after_another_under_load() {
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
     let pool = import(&[folder.path().into()]);
     assert!(read_file(&pool, "tank", "two") == noise_bytes(2, 20 << 20));
-    pool.destroy("tank@one").unwrap();
+    pool.datasets().destroy("tank@one").unwrap();
     pool.export().unwrap();
     drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new(), "snapshot destroyed");
@@ -318,15 +324,15 @@ fn removal_is_refused_where_it_cannot_be() {
     let pool = create(vec![vdev(VdevLayout::Single, &drives[..1], VdevRole::Data)]);
     refused(&pool, &path_name(&drives[0]), "only vdev");
     let force = AddOptions { force: true, ..AddOptions::default() };
-    pool.add_vdevs(&[vdev(VdevLayout::Single, &drives[1..2], VdevRole::Data)], force).unwrap();
+    pool.vdevs().add(&[vdev(VdevLayout::Single, &drives[1..2], VdevRole::Data)], force).unwrap();
     write_file(&pool, "tank", "much", &noise_bytes(1, 120 << 20));
     pool.sync().unwrap();
     refused(&pool, &path_name(&drives[0]), "out of space");
     unlink(&pool, "much");
     (0..4).for_each(|_| pool.sync().unwrap());
-    pool.create_checkpoint().unwrap();
+    pool.activities().create_checkpoint().unwrap();
     refused(&pool, &path_name(&drives[0]), "checkpoint");
-    pool.discard_checkpoint().unwrap();
+    pool.activities().discard_checkpoint().unwrap();
     (0..4).for_each(|_| pool.sync().unwrap());
     remove(&pool, &path_name(&drives[0])).unwrap();
     refused(&pool, &path_name(&drives[0]), "already in progress");
@@ -335,14 +341,14 @@ fn removal_is_refused_where_it_cannot_be() {
         let why = why.to_string();
         assert!(why.contains("device removal in progress"), "{why}");
     };
-    in_progress(pool.create_checkpoint().unwrap_err());
-    in_progress(pool.attach_drive(&path_name(&drives[1]), &drives[2], true).unwrap_err());
+    in_progress(pool.activities().create_checkpoint().unwrap_err());
+    in_progress(pool.vdevs().attach(&path_name(&drives[1]), &drives[2], true).unwrap_err());
     let raidz = [vdev(VdevLayout::Raidz(1), &drives[5..8], VdevRole::Data)];
-    let why = pool.add_vdevs(&raidz, force).unwrap_err().to_string();
+    let why = pool.vdevs().add(&raidz, force).unwrap_err().to_string();
     assert!(why.contains("removing/removed vdevs"), "{why}");
     assert_eq!(finish_removal(&pool).state, "finished");
     refused(&pool, "indirect-0", "removed already");
-    pool.attach_drive(&path_name(&drives[1]), &drives[2], true).unwrap();
+    pool.vdevs().attach(&path_name(&drives[1]), &drives[2], true).unwrap();
     pool.export().unwrap();
 }
 
@@ -380,9 +386,10 @@ fn check_after_cut(storm: &DiskArray, at: usize) {
     write_file(&pool, "tank", "after the cut", &noise_bytes(8, 1 << 20));
     unlink(&pool, "small1");
     pool.sync().unwrap();
-    let is_removing = pool.removal_status().is_some_and(|status| status.state == "evacuating");
+    let is_removing =
+        pool.activities().removal_status().is_some_and(|status| status.state == "evacuating");
     if is_removing && at.is_multiple_of(3) {
-        pool.cancel_removal().unwrap();
+        pool.activities().cancel_removal().unwrap();
     } else if is_removing {
         assert_eq!(finish_removal(&pool).state, "finished", "{when}");
     }
@@ -451,8 +458,8 @@ fn removal_pauses_for_a_failed_drive() {
         assert!(status.state == "paused" && status.pause.is_some(), "{status:?}");
         storm.disks()[disk].clear_faults();
         pool.clear_errors(None).unwrap();
-        if pool.needs_resilver() {
-            pool.resilver(&ScanProgress::new()).unwrap();
+        if pool.scans().needs_resilver() {
+            pool.scans().resilver(&ScanProgress::new()).unwrap();
         }
         compare_files(&pool, "paused");
     }
@@ -474,7 +481,7 @@ fn removal_that_openzfs_began_is_finished() {
     let fixture = fixtures::unpack("removing", below.path()).unwrap();
     let here = std::slice::from_ref(&fixture.dir);
     let pool = engine::pool::import(here, fixture.pool_name(), true, &environment()).unwrap();
-    let before = pool.removal_status().unwrap();
+    let before = pool.activities().removal_status().unwrap();
     assert!(before.state == "evacuating" && before.copied < before.total, "{before:?}");
     write_file(&pool, "tank", "here", &noise_bytes(3, 3 << 20));
     unlink(&pool, "long");

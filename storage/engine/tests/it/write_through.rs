@@ -30,7 +30,7 @@ fn new_dataset(name: &str, properties: &[(&str, &str)]) -> NewDataset {
 }
 
 fn object_of(pool: &Pool, set: &str, name: &str) -> ObjectId {
-    let found = pool.filesystem(set).unwrap().reader().find(name.as_bytes()).unwrap();
+    let found = pool.datasets().filesystem(set).unwrap().reader().find(name.as_bytes()).unwrap();
     ObjectId::new(found.unwrap().ino())
 }
 
@@ -64,7 +64,8 @@ fn eager_writes_allocate_at_once() {
     assert!(pool.status().allocated >= before + 7 * MIB, "it waits for its group");
     assert!(read_file(&pool, "tank", "file") == bytes);
     // within the txg: overwritten in part and as a whole, punched, truncated, extended
-    let (fs, file) = (pool.filesystem("tank").unwrap(), object_of(&pool, "tank", "file"));
+    let (fs, file) =
+        (pool.datasets().filesystem("tank").unwrap(), object_of(&pool, "tank", "file"));
     let mut put = |at: u64, with: &[u8]| {
         fs.write(&credentials(), file, WriteOffset::At(at), with).unwrap();
         let start = usize::try_from(at).unwrap();
@@ -86,16 +87,17 @@ fn eager_writes_allocate_at_once() {
     let pool = import(&folder);
     assert!(read_file(&pool, "tank", "file") == bytes);
     // in a later txg, over synced data
-    let (fs, file) = (pool.filesystem("tank").unwrap(), object_of(&pool, "tank", "file"));
+    let (fs, file) =
+        (pool.datasets().filesystem("tank").unwrap(), object_of(&pool, "tank", "file"));
     let fresh = noise_bytes(5, 2 << 20);
     fs.write(&credentials(), file, WriteOffset::At(MIB), &fresh).unwrap();
     bytes[1 << 20..3 << 20].copy_from_slice(&fresh);
-    pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    pool.snapshots().create(&["tank@one".to_owned()]).unwrap();
     truncate(&fs, file, 0);
     fs.write(&credentials(), file, WriteOffset::At(0), &fresh).unwrap();
     drop(fs);
     assert!(read_file(&pool, "tank", "file") == fresh);
-    pool.rollback_dataset("tank").unwrap();
+    pool.snapshots().rollback("tank").unwrap();
     assert!(read_file(&pool, "tank", "file") == bytes);
     export_and_check(&folder, pool);
 }
@@ -108,7 +110,7 @@ fn file_space_excludes_parity() {
     write_file(&pool, "tank", "small", &noise_bytes(2, 3000));
     pool.sync().unwrap();
     let space = |name: &str| {
-        let fs = pool.filesystem("tank").unwrap();
+        let fs = pool.datasets().filesystem("tank").unwrap();
         fs.reader().find(name.as_bytes()).unwrap().unwrap().allocated()
     };
     // 384 sectors of 512 bytes with parity, each of which stands for 341 bytes, and the dnode
@@ -121,19 +123,19 @@ fn file_space_excludes_parity() {
 #[test]
 fn eager_writes_of_a_destroyed_dataset_are_freed() {
     let (folder, pool) = create_pool("early-destroyed");
-    pool.create_filesystem(&new_dataset("tank/gone", &[])).unwrap();
-    pool.create_volume(&new_dataset("tank/vol", &[]), 8 << 20, 16 << 10, true).unwrap();
+    pool.datasets().create_filesystem(&new_dataset("tank/gone", &[])).unwrap();
+    pool.volumes().create(&new_dataset("tank/vol", &[]), 8 << 20, 16 << 10, true).unwrap();
     pool.sync().unwrap();
-    let open = pool.filesystem("tank/gone").unwrap();
+    let open = pool.datasets().filesystem("tank/gone").unwrap();
     write_file(&pool, "tank/gone", "file", &noise_bytes(1, 3 << 20));
-    pool.volume("tank/vol").unwrap().write(MIB, &noise_bytes(2, 2 << 20)).unwrap();
-    pool.destroy("tank/gone").unwrap();
-    pool.destroy("tank/vol").unwrap();
+    pool.volumes().get("tank/vol").unwrap().write(MIB, &noise_bytes(2, 2 << 20)).unwrap();
+    pool.datasets().destroy("tank/gone").unwrap();
+    pool.datasets().destroy("tank/vol").unwrap();
     // writes to a dataset that is being destroyed are lost, but their space is freed
-    pool.create_filesystem(&new_dataset("tank/back", &[])).unwrap();
-    pool.create_snapshots(&["tank/back@one".to_owned()]).unwrap();
+    pool.datasets().create_filesystem(&new_dataset("tank/back", &[])).unwrap();
+    pool.snapshots().create(&["tank/back@one".to_owned()]).unwrap();
     write_file(&pool, "tank/back", "file", &noise_bytes(3, 3 << 20));
-    pool.rollback_dataset("tank/back").unwrap();
+    pool.snapshots().rollback("tank/back").unwrap();
     drop(open);
     export_and_check(&folder, pool);
 }
@@ -158,13 +160,13 @@ fn it_is_stored_as_the_dataset_wants_it() {
     };
     for (seed, (name, properties)) in (0..).zip(kinds) {
         let name = format!("tank/{name}");
-        pool.create_filesystem(&new_dataset(&name, properties)).unwrap();
+        pool.datasets().create_filesystem(&new_dataset(&name, properties)).unwrap();
         write_file(&pool, &name, "file", &bytes(seed));
         write_file(&pool, &name, "again", &bytes(seed));
     }
-    pool.create_volume(&new_dataset("tank/vol", &[]), 8 << 20, 16 << 10, true).unwrap();
-    pool.volume("tank/vol").unwrap().write(5000, &bytes(9)).unwrap();
-    pool.volume("tank/vol").unwrap().write(MIB, &bytes(8)[..400_000]).unwrap();
+    pool.volumes().create(&new_dataset("tank/vol", &[]), 8 << 20, 16 << 10, true).unwrap();
+    pool.volumes().get("tank/vol").unwrap().write(5000, &bytes(9)).unwrap();
+    pool.volumes().get("tank/vol").unwrap().write(MIB, &bytes(8)[..400_000]).unwrap();
     export_and_check(&folder, pool);
     let pool = import(&folder);
     for (seed, (name, _)) in (0..).zip(kinds) {
@@ -176,6 +178,6 @@ fn it_is_stored_as_the_dataset_wants_it() {
     wanted[5000..5000 + (3 << 20)].copy_from_slice(&bytes(9));
     wanted[1 << 20..(1 << 20) + 400_000].copy_from_slice(&bytes(8)[..400_000]);
     let mut found = vec![1; 4 << 20];
-    pool.volume("tank/vol").unwrap().read(0, &mut found).unwrap();
+    pool.volumes().get("tank/vol").unwrap().read(0, &mut found).unwrap();
     assert!(found == wanted);
 }

@@ -83,7 +83,7 @@ impl Features {
 
     /// Of a pool.
     pub(super) fn from_pool(held: &Pool) -> Result<Self, RoundError> {
-        let all = held.pool_properties().map_err(|error| format!("properties: {error}"))?;
+        let all = held.properties().of_pool().map_err(|error| format!("properties: {error}"))?;
         let here = all.iter().filter(|property| property.value != "disabled");
         let names = here.filter_map(|property| property.name.strip_prefix("feature@"));
         Ok(Self(names.map(str::to_owned).collect()))

@@ -12,12 +12,12 @@ const MAX_READ_BYTES: usize = 4 << 20;
 /// are written there. Returns the number of blocks from them: none of them was wrong.
 pub(super) fn read_all_files(held: &Pool, filesystems: &[String]) -> Result<u64, RoundError> {
     for name in filesystems {
-        let fs = held.filesystem(name).map_err(|error| format!("{name}: {error}"))?;
+        let fs = held.datasets().filesystem(name).map_err(|error| format!("{name}: {error}"))?;
         read_tree(held, fs.reader()).map_err(|error| format!("{name}: {error}"))?;
     }
     match held.status().caches.iter().find(|cache| cache.checksum_errors > 0) {
         Some(cache) => Err(format!("{} returned wrong blocks: {cache:?}", cache.name)),
-        None => Ok(held.cache_counts().drive_hits),
+        None => Ok(held.drives().cache_counts().drive_hits),
     }
 }
 
@@ -30,7 +30,7 @@ fn read_tree(pool: &Pool, files: &FileSystemReader) -> engine::files::Result<()>
                 FileType::File => read_file(&files.file(name.ino)?)?,
                 _ => {}
             }
-            pool.feed_l2arc(u64::MAX);
+            pool.background().feed_l2arc(u64::MAX);
         }
     }
     Ok(())
@@ -51,6 +51,6 @@ fn read_file(file: &File) -> engine::files::Result<()> {
 /// The number of blocks in the logs of a pool's cache drives.
 pub(super) fn l2arc_log_blocks(held: &Pool) -> u64 {
     // this finds them, and writes nothing
-    held.feed_l2arc(0);
-    held.cache_counts().drive_blocks
+    held.background().feed_l2arc(0);
+    held.drives().cache_counts().drive_blocks
 }

@@ -132,7 +132,7 @@ impl Round {
         let how = ImportOptions { keys: read_keys(folder), ..ImportOptions::default() };
         let held = import_with(&[folder.to_owned()], POOL, &how, &world);
         let held = held.map_err(|error| format!("hold: {error}"))?;
-        match held.take_replay_failures().first() {
+        match held.datasets().take_replay_failures().first() {
             Some(log) => Err(log.to_string()),
             None => export_pool(&held, folder),
         }
@@ -172,7 +172,7 @@ fn cut_power(held: &Pool, chance: &mut Random, folder: &Path) -> Result<(), Roun
     let whole = folder.join(UNCUT_DIR);
     let told = |error: std::io::Error| format!("{}: {error}", whole.display());
     std::fs::create_dir_all(&whole).map_err(told)?;
-    let drives = held.drives();
+    let drives = held.drives().list();
     for drive in &drives {
         // the pool has its images open, wherever they are called
         let to = whole.join(drive.file_name().unwrap_or_default());

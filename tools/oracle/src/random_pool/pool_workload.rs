@@ -128,7 +128,8 @@ fn old_key(format: &str) -> Vec<u8> {
 
 /// The keys of a pool, a line each.
 pub(super) fn encryption_keys(held: &Pool) -> Result<Vec<fixtures::Key>, RoundError> {
-    let roots = held.encryption_roots().map_err(|error| format!("encryption roots: {error}"))?;
+    let roots =
+        held.keys().encryption_roots().map_err(|error| format!("encryption roots: {error}"))?;
     let key = |root: engine::EncryptionRoot| {
         let secret = current_secret(&root.format);
         fixtures::Key { dataset: root.name, format: root.format, secret }
@@ -154,7 +155,7 @@ impl<'a> PoolWorkload<'a> {
         let named = chance.next_below(1 << 40);
         let (filesystems, volumes, snapshots) = Default::default();
         for key in encryption_keys(held)? {
-            let loaded = held.load_key(&key.dataset, &key.file_content());
+            let loaded = held.keys().load(&key.dataset, &key.file_content());
             loaded.map_err(|error| format!("load-key {}: {error}", key.dataset))?;
         }
         let features = Features::from_pool(held)?;
@@ -185,7 +186,7 @@ impl<'a> PoolWorkload<'a> {
         };
         let wanted =
             DatasetQuery { properties: vec!["type".to_owned()], ..DatasetQuery::default() };
-        let listed = self.pool.list_datasets(POOL, &wanted, &mut show, &mut |event| {
+        let listed = self.pool.datasets().list(POOL, &wanted, &mut show, &mut |event| {
             wrong = Some(format!("{event:?}"));
         });
         listed.map_err(|error| format!("list: {error}"))?;
@@ -224,7 +225,7 @@ impl<'a> PoolWorkload<'a> {
         let told = |name: &str, why: &dyn std::fmt::Display| format!("{name}: promise: {why}");
         for name in &filesystems {
             // the first commit waits for a txg, which creates the log
-            let fs = self.pool.filesystem(name).map_err(|error| told(name, &error))?;
+            let fs = self.pool.datasets().filesystem(name).map_err(|error| told(name, &error))?;
             fs.fsync(None).map_err(|error| told(name, &error))?;
             self.run_file_workload(name, 1)?;
             fs.fsync(None).map_err(|error| told(name, &error))?;
@@ -233,13 +234,13 @@ impl<'a> PoolWorkload<'a> {
         for name in &filesystems {
             let steps = random_element(self.random, &[10, 25, 50]);
             self.run_file_workload(name, steps)?;
-            let fs = self.pool.filesystem(name).map_err(|error| told(name, &error))?;
+            let fs = self.pool.datasets().filesystem(name).map_err(|error| told(name, &error))?;
             fs.fsync(None).map_err(|error| told(name, &error))?;
         }
         for name in volumes.iter().filter(|name| keeps.contains(name)) {
             self.volumes = vec![name.clone()];
             self.write_volume()?;
-            let volume = self.pool.volume(name).map_err(|error| told(name, &error))?;
+            let volume = self.pool.volumes().get(name).map_err(|error| told(name, &error))?;
             volume.flush().map_err(|error| told(name, &error))?;
         }
         Ok(())
@@ -259,7 +260,7 @@ impl<'a> PoolWorkload<'a> {
         };
         let wanted =
             DatasetQuery { properties: vec![property.to_owned()], ..DatasetQuery::default() };
-        let listed = self.pool.list_datasets(POOL, &wanted, &mut show, &mut |_| ());
+        let listed = self.pool.datasets().list(POOL, &wanted, &mut show, &mut |_| ());
         listed.map_err(|error| format!("list: {error}")).map(|()| found)
     }
 
@@ -303,7 +304,8 @@ impl<'a> PoolWorkload<'a> {
     }
 
     fn run_file_workload(&mut self, name: &str, steps: u64) -> Result<(), RoundError> {
-        let fs = self.pool.filesystem(name).map_err(|error| format!("{name}: {error}"))?;
+        let fs =
+            self.pool.datasets().filesystem(name).map_err(|error| format!("{name}: {error}"))?;
         let done = FileWorkload::new(fs, self.random).and_then(|mut churn| churn.run_steps(steps));
         done.map_err(|why| format!("{name}: {why}"))
     }
@@ -312,14 +314,18 @@ impl<'a> PoolWorkload<'a> {
     fn clone_across(&mut self, target: &str) -> Result<(), RoundError> {
         let sources: Vec<_> = self.filesystems.iter().chain(&self.snapshots).cloned().collect();
         let Some(source) = random_name(self.random, &sources) else { return Ok(()) };
-        let files = self.pool.filesystem(target).map_err(|error| format!("{target}: {error}"))?;
+        let files = self
+            .pool
+            .datasets()
+            .filesystem(target)
+            .map_err(|error| format!("{target}: {error}"))?;
         let reader = if source.contains('@') {
-            let opened = self.pool.synced_reader(&source);
+            let opened = self.pool.datasets().synced_reader(&source);
             // a snapshot of a volume has no files
             let Ok(reader) = opened else { return Ok(()) };
             reader
         } else {
-            let opened = self.pool.filesystem(&source);
+            let opened = self.pool.datasets().filesystem(&source);
             opened.map_err(|error| format!("{source}: {error}"))?.reader().clone()
         };
         let name = self.next_name('c');
@@ -360,7 +366,7 @@ impl<'a> PoolWorkload<'a> {
         self.features.retain_allowed(&mut properties);
         let new = NewDataset { name: name.clone(), properties };
         let first = self.initial_key(&new, secret);
-        let made = self.pool.create_filesystem_with(&new, first.as_deref());
+        let made = self.pool.datasets().create_filesystem_with(&new, first.as_deref());
         made.map_err(|error| format!("create {new:?}: {error}"))?;
         self.replace_old_key(&new, first.as_deref())?;
         self.filesystems.push(name.clone());
@@ -386,7 +392,7 @@ impl<'a> PoolWorkload<'a> {
         let block = random_element(self.random, &[4096, 8192, 16384, 32768, 131_072]);
         let (size, sparse) =
             (random_element(self.random, &[1, 2, 5]) << 20, self.random.chance_percent(40));
-        let made = self.pool.create_volume_with(&new, (size, block), sparse, first.as_deref());
+        let made = self.pool.volumes().create_with(&new, (size, block), sparse, first.as_deref());
         made.map_err(|error| format!("create {new:?} of {size} in {block}: {error}"))?;
         self.replace_old_key(&new, first.as_deref())?;
         self.volumes.push(name);
@@ -423,19 +429,19 @@ impl<'a> PoolWorkload<'a> {
             format: format.to_owned(),
             secret: current_secret(format),
         };
-        let done = self.pool.change_key(&new.name, &properties, &key.file_content());
+        let done = self.pool.keys().change(&new.name, &properties, &key.file_content());
         done.map_err(|error| format!("change-key {}: {error}", new.name))
     }
 
     /// Encryption roots below an encrypted parent may inherit its key.
     fn inherit_key(&mut self, name: &str) -> Result<(), RoundError> {
-        ignore_refusal(&format!("change-key -i {name}"), self.pool.inherit_key(name))
+        ignore_refusal(&format!("change-key -i {name}"), self.pool.keys().inherit(name))
     }
 
     /// Random writes to a volume.
     fn write_volume(&mut self) -> Result<(), RoundError> {
         let Some(name) = random_name(self.random, &self.volumes) else { return Ok(()) };
-        let volume = self.pool.volume(&name).map_err(|error| format!("{name}: {error}"))?;
+        let volume = self.pool.volumes().get(&name).map_err(|error| format!("{name}: {error}"))?;
         for _ in 0..20 {
             let at = self.random.next_below(volume.size() / 512) * 512;
             let most = usize::try_from(volume.size() - at).unwrap_or(0);
@@ -467,7 +473,7 @@ impl<'a> PoolWorkload<'a> {
             of.extend(self.volumes.first().cloned());
         }
         let names: Vec<String> = of.iter().map(|name| format!("{name}@{part}")).collect();
-        let done = self.pool.create_snapshots(&names);
+        let done = self.pool.snapshots().create(&names);
         done.map_err(|error| format!("snapshot {names:?}: {error}"))?;
         self.run_file_workload(&of[0], 15)
     }
@@ -483,12 +489,12 @@ impl<'a> PoolWorkload<'a> {
         let mut properties = random_properties(self.random, false);
         self.features.retain_allowed(&mut properties);
         let new = NewDataset { name: name.clone(), properties };
-        let done = self.pool.clone_snapshot(&snapshot, &new);
+        let done = self.pool.snapshots().clone_snapshot(&snapshot, &new);
         done.map_err(|error| format!("clone {snapshot} {new:?}: {error}"))?;
         self.run_file_workload(&name, 20)?;
         if self.random.chance_percent(40) {
             // where two encryption roots would change places it is refused
-            ignore_refusal(&format!("promote {name}"), self.pool.promote_clone(&name))?;
+            ignore_refusal(&format!("promote {name}"), self.pool.datasets().promote(&name))?;
             self.run_file_workload(&name, 10)?;
         }
         Ok(())
@@ -497,7 +503,7 @@ impl<'a> PoolWorkload<'a> {
     /// Of a snapshot that has clones this is refused.
     fn destroy_snapshot(&mut self) -> Result<(), RoundError> {
         let Some(name) = random_name(self.random, &self.snapshots) else { return Ok(()) };
-        ignore_refusal(&format!("destroy {name}"), self.pool.destroy(&name))
+        ignore_refusal(&format!("destroy {name}"), self.pool.datasets().destroy(&name))
     }
 
     /// A dataset that has children or snapshots stays.
@@ -506,7 +512,7 @@ impl<'a> PoolWorkload<'a> {
         let Some(name) = random_name(self.random, &all).filter(|name| name != POOL) else {
             return Ok(());
         };
-        ignore_refusal(&format!("destroy {name}"), self.pool.destroy(&name))
+        ignore_refusal(&format!("destroy {name}"), self.pool.datasets().destroy(&name))
     }
 
     fn rename_dataset(&mut self) -> Result<(), RoundError> {
@@ -515,12 +521,12 @@ impl<'a> PoolWorkload<'a> {
             return Ok(());
         }
         let to = format!("{below}/{}", self.next_name('r'));
-        let done = self.pool.rename_dataset(&from, &to, false);
+        let done = self.pool.datasets().rename(&from, &to, false);
         ignore_refusal(&format!("rename {from} {to}"), done)
     }
 
     fn rollback(&mut self, name: &str) -> Result<(), RoundError> {
-        ignore_refusal(&format!("rollback {name}"), self.pool.rollback_dataset(name))
+        ignore_refusal(&format!("rollback {name}"), self.pool.snapshots().rollback(name))
     }
 
     fn set_property(&mut self, name: &str) -> Result<(), RoundError> {
@@ -530,10 +536,10 @@ impl<'a> PoolWorkload<'a> {
             let (_, property, values) = random_element(self.random, &PROPERTIES);
             (property, random_element(self.random, values))
         };
-        let done = self.pool.set_property(name, property, value);
+        let done = self.pool.properties().set(name, property, value);
         ignore_refusal(&format!("set {property}={value} {name}"), done)?;
         if self.random.chance_percent(20) {
-            let done = self.pool.inherit_property(name, "compression");
+            let done = self.pool.properties().inherit(name, "compression");
             ignore_refusal(&format!("inherit compression {name}"), done)?;
         }
         self.run_file_workload(name, 20)
