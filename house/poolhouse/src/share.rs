@@ -305,8 +305,8 @@ fn print_status(status: &ShareStatus, out: &mut dyn Write) -> io::Result<()> {
         if let Some(problem) = &share.problem {
             writeln!(out, "{:>8}: {}", "problem", escape_control(problem))?;
         }
-        if let Some(waits) = share.log_waits {
-            writeln!(out, "{:>8}: requests that wait for the intent log: {waits}", "log")?;
+        if let Some(waits) = share.log_waits.filter(|waits| *waits > 0) {
+            writeln!(out, "{:>8}: {waits} requests wait for the intent log", "log")?;
         }
         print_clients(&share.clients, out)?;
     }
@@ -395,7 +395,7 @@ mod tests {
             " 17 ",
             "1M",
             "3K",
-            "intent log: 5",
+            "5 requests wait for the intent log",
             "problem: NBD listens",
         ] {
             assert!(out.contains(part), "{out}");

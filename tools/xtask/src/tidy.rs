@@ -3,6 +3,7 @@
 mod arithmetic;
 mod compat;
 mod drawing;
+mod handles;
 mod names;
 mod prose;
 mod ratchet;
@@ -47,6 +48,7 @@ pub fn check(root: &Path) -> Result<(), Vec<Violation>> {
     let allowed = ratchet::load(root)?;
     violations.extend(ratchet::check(&allowed, &sizes));
     violations.extend(compat::check(root, &files));
+    violations.extend(handles::check(files.iter()));
     violations.extend(recipes::check(root));
     violations.extend(tour::check(root));
     violations.extend(prose::check_documents(root));

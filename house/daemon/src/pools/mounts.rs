@@ -397,9 +397,13 @@ impl ManagedPool {
         // the inner ones before the outer, unless a later outer mount covers them
         wanted.reverse();
         let mut done: Vec<SavedMount> = Vec::new();
+        let mut dirs = Vec::new();
         for (dataset, dir) in wanted {
             match self.try_unmount(&dataset, how) {
-                UnmountResult::Unmounted(gone) => done.push(gone),
+                UnmountResult::Unmounted(gone, created_dir) => {
+                    done.push(gone);
+                    dirs.extend(created_dir);
+                }
                 UnmountResult::AlreadyUnmounted => (),
                 UnmountResult::Busy => {
                     let _ = self.restore_mounts(&done);
@@ -407,6 +411,8 @@ impl ManagedPool {
                 }
             }
         }
+        // as with OpenZFS, directories in file systems that are unmounted, too, stay: a later import may be read-only
+        remove_dirs(dirs);
         Ok(done)
     }
 
@@ -429,7 +435,11 @@ impl ManagedPool {
         let Some((_, dir)) = mounted else { return Ok(()) };
         match self.try_unmount(dataset, how) {
             UnmountResult::Busy => Err(busy_error(dataset, &dir)),
-            UnmountResult::Unmounted(_) | UnmountResult::AlreadyUnmounted => Ok(()),
+            UnmountResult::Unmounted(_, created_dir) => {
+                remove_dirs(created_dir);
+                Ok(())
+            }
+            UnmountResult::AlreadyUnmounted => Ok(()),
         }
     }
 
@@ -461,11 +471,8 @@ impl ManagedPool {
         drop(door);
         self.events
             .record(&[Event::Unmounted { dataset: dataset.clone(), directory: dir.clone() }]);
-        if made && !how.keep_dirs {
-            // this fails if a program put something there
-            let _ = std::fs::remove_dir(dir);
-        }
-        UnmountResult::Unmounted(SavedMount { dataset, overrides: wish })
+        let created_dir = Some(dir).filter(|_| made && !how.keep_dirs);
+        UnmountResult::Unmounted(SavedMount { dataset, overrides: wish }, created_dir)
     }
 }
 
@@ -492,6 +499,14 @@ pub(crate) fn mount_all_pools(pools: &[Arc<ManagedPool>], wish: &MountOverrides)
     warnings
 }
 
+/// Removes directories that were created for mounts.
+fn remove_dirs(dirs: impl IntoIterator<Item = PathBuf>) {
+    for dir in dirs {
+        // this fails if a program put something there
+        let _ = std::fs::remove_dir(dir);
+    }
+}
+
 /// Whether reading does not update the access time.
 fn is_noatime(options: &MountOptions) -> bool {
     options.read_only || options.no_atime
@@ -508,7 +523,8 @@ pub(super) struct UnmountOptions {
 
 /// The result of unmounting a file system.
 enum UnmountResult {
-    Unmounted(SavedMount),
+    /// With the directory to remove, if one was created for the mount.
+    Unmounted(SavedMount, Option<PathBuf>),
     /// umount(8) did it.
     AlreadyUnmounted,
     Busy,

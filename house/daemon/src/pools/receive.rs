@@ -104,11 +104,12 @@ impl Pools {
             return Ok(ReceivedStream { healed, ..ReceivedStream::default() });
         }
         let naming = Naming::new(call, &mut input)?;
-        if !call.dry_run {
-            self.follow_package(&pool, call, (&input, &naming), caller)?;
-        }
+        let is_waiting =
+            !call.dry_run && self.follow_package(&pool, call, (&input, &naming), caller)?;
+        let moved = input.package().cloned().filter(|_| is_waiting);
         let (mut received, mut new) = (ReceivedStream::default(), Vec::new());
-        let done = self.receive_all(&pool, call, (&mut input, &naming), (&mut received, &mut new));
+        let places = (&naming, moved);
+        let done = self.receive_all(&pool, call, (&mut input, places), (&mut received, &mut new));
         let options = ChangeOptions { keep_mounts: call.no_mount, ..ChangeOptions::default() };
         if !new.is_empty() {
             // also if a later snapshot failed: these file systems are whole
@@ -129,11 +130,12 @@ impl Pools {
         Ok(received)
     }
 
+    /// Receives all snapshots of a stream. `moved` is the list of a stream with file systems that wait for new parents.
     fn receive_all(
         &self,
         pool: &ManagedPool,
         call: &ReceiveStream,
-        (input, naming): (&mut StreamInput<'_>, &Naming<'_>),
+        (input, (naming, mut moved)): (&mut StreamInput<'_>, (&Naming<'_>, Option<Package>)),
         (received, new): (&mut ReceivedStream, &mut Vec<Event>),
     ) -> Result<()> {
         // the newest snapshot that each target would have after a dry run
@@ -168,7 +170,13 @@ impl Pools {
             let place = (&header, target.as_str());
             let done = self.receive_next(pool, call, (&mut *input, naming), place)?;
             received.not_mounted.extend(done.warnings);
-            if call.dry_run && input.compound_name().is_some() {
+            if let Some(package) = moved.take_if(|_| !done.is_incremental)
+                && self.follow_renames(pool, &package, naming)?
+            {
+                moved = Some(package);
+            }
+            if call.dry_run {
+                // also of a single stream: its sender would find a broken pipe
                 input.skip_snapshot()?;
                 planned.insert(target.clone(), header.guid);
             }

@@ -28,28 +28,23 @@ impl LocalDataset {
 }
 
 impl Pools {
-    /// Renames and destroys according to the list of an incremental stream.
+    /// Renames and destroys according to the list of an incremental stream. Returns whether a file system waits for a new
+    /// parent, which comes with the stream.
     pub(super) fn follow_package(
         &self,
         pool: &ManagedPool,
         call: &ReceiveStream,
         (input, naming): (&StreamInput<'_>, &Naming<'_>),
         caller: &Caller,
-    ) -> Result<()> {
-        let Some(package) = input.package() else { return Ok(()) };
-        let Some(from) = package.from_snapshot.as_deref().filter(|_| package.is_recursive) else {
-            return Ok(());
-        };
-        let top = match package.datasets.first() {
-            Some(first) => naming.local_name(&first.name)?,
-            None => return Ok(()),
-        };
+    ) -> Result<bool> {
+        let Some(package) = input.package() else { return Ok(false) };
+        let Some((from, top)) = base_and_top(package, naming)? else { return Ok(false) };
         self.follow_promotions(pool, package, from, &top)?;
-        self.follow_renames(pool, (package, naming), from, &top)?;
+        let is_waiting = self.follow_renames(pool, package, naming)?;
         if call.force {
             self.follow_destructions(pool, package, (from, &top), caller)?;
         }
-        Ok(())
+        Ok(is_waiting)
     }
 
     /// Promotes the clones whose origin is older on the sender, or that are no clones there any more.
@@ -81,35 +76,56 @@ impl Pools {
         Ok(())
     }
 
-    fn follow_renames(
+    /// Gives file systems the places that they have on the sender. One whose parent the stream is still to bring, or
+    /// that has the name of another one, is set aside. Returns whether a parent is missing.
+    pub(super) fn follow_renames(
         &self,
         pool: &ManagedPool,
-        (package, naming): (&Package, &Naming<'_>),
-        from: &str,
-        top: &str,
-    ) -> Result<()> {
+        package: &Package,
+        naming: &Naming<'_>,
+    ) -> Result<bool> {
+        let Some((from, top)) = base_and_top(package, naming)? else { return Ok(false) };
+        let mut is_waiting = false;
         // parents come before their children
         for sent in package.datasets.iter().skip(1) {
             let wanted = naming.local_name(&sent.name)?;
             let base = sent.snapshots.iter().find(|(name, _)| name == from);
             let Some((_, guid)) = base else { continue };
-            let local = local_datasets(pool, top)?;
+            let local = local_datasets(pool, &top)?;
             let Some(found) = local.iter().find(|it| it.has_guid(*guid)) else { continue };
             if found.name == wanted {
                 continue;
             }
-            let (name, to) = (found.name.clone(), wanted);
-            let rename = RenameDataset {
-                name,
-                to,
-                recursive: false,
-                parents: false,
-                force: false,
-                keep_mounts: false,
-            };
-            self.rename_dataset(&rename)?;
+            let parent = wanted.rsplit_once('/').map_or("", |(parent, _)| parent);
+            if !local.iter().any(|it| it.name == parent) {
+                is_waiting = true;
+                // where it is, the destruction of its old parent would destroy it
+                self.move_received(&found.name, &set_aside_name(&top, *guid))?;
+                continue;
+            }
+            if let Some((_, other)) = local.iter().find_map(|it| {
+                it.snapshots.iter().find(|(name, _)| it.name == wanted && name == from)
+            }) {
+                self.move_received(&wanted, &set_aside_name(&top, *other))?;
+            }
+            self.move_received(&found.name, &wanted)?;
         }
-        Ok(())
+        Ok(is_waiting)
+    }
+
+    fn move_received(&self, name: &str, to: &str) -> Result<()> {
+        if name == to {
+            return Ok(());
+        }
+        let rename = RenameDataset {
+            name: name.to_owned(),
+            to: to.to_owned(),
+            recursive: false,
+            parents: false,
+            force: false,
+            keep_mounts: false,
+        };
+        self.rename_dataset(&rename).map(drop)
     }
 
     fn follow_destructions(
@@ -156,6 +172,21 @@ impl Pools {
         };
         self.destroy(&call, caller).map(drop)
     }
+}
+
+/// The base of an incremental list of a tree, and the local name of its first file system; none: it is another list.
+fn base_and_top<'a>(
+    package: &'a Package,
+    naming: &Naming<'_>,
+) -> Result<Option<(&'a str, String)>> {
+    let from = package.from_snapshot.as_deref().filter(|_| package.is_recursive);
+    let (Some(from), Some(first)) = (from, package.datasets.first()) else { return Ok(None) };
+    Ok(Some((from, naming.local_name(&first.name)?)))
+}
+
+/// The name of a file system until its own is free; the guid is that of its base snapshot.
+fn set_aside_name(top: &str, guid: u64) -> String {
+    format!("{top}/recv-{guid:016x}")
 }
 
 /// The clones below a target, each with its origin's full name.

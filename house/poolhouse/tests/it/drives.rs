@@ -116,7 +116,8 @@ fn raidz_is_expanded_by_attach() {
     nas.run_ok(&format!("zpool attach tank raidz1-0 {}", path_arg(next)));
     nas.run_ok("serve --stop");
     nas.run_ok("zpool wait -t raidz_expand tank");
-    assert!(nas.run_ok("zpool status tank").contains("expand: expanded raidz1-0 copied "));
+    let text = nas.run_ok("zpool status tank");
+    assert!(text.contains("expand: expanded raidz1-0 copied "), "{text}");
     nas.wait_until(|| {
         nas.run_ok("zpool status tank").contains("expand: expanded raidz1-0 copied ")
     });

@@ -91,6 +91,24 @@ fn readonly_import_changes_nothing() {
     std::fs::write(dir.join("letter"), "dear grandpa").unwrap();
 }
 
+#[test]
+fn exported_pool_mounts_all_read_only() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = TestNas::new("exported-read-only", 3);
+    nas.create_pool("tank raidz", 3);
+    nas.run_ok("zfs create -p tank/a/b");
+    let dir = nas.altroot().join("tank/a");
+    std::fs::write(dir.join("b/letter"), "dear grandma").unwrap();
+    nas.run_ok("zpool export tank");
+    assert!(!nas.altroot().join("tank").exists(), "the outermost directory goes");
+    import_pool(&nas, "-o readonly=on");
+    assert_eq!(mount_source(&dir.join("b")).as_deref(), Some("tank/a/b"));
+    assert_eq!(std::fs::read_to_string(dir.join("b/letter")).unwrap(), "dear grandma");
+    nas.run_ok("zpool export tank");
+}
+
 /// How many files there are; all that is in them can be read.
 fn count_readable(dir: &Path) -> usize {
     let Ok(entries) = std::fs::read_dir(dir) else { return 0 };

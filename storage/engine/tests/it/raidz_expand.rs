@@ -409,6 +409,34 @@ fn checkpoint_is_refused_during_an_expansion() {
 }
 
 #[test]
+fn expansion_is_shown_until_its_end() {
+    let folder = TempDir::new("expand-shown", 3, DRIVE_SIZE);
+    let new = new_pool(&folder, VdevLayout::Raidz(1), 3);
+    let pool = engine::pool::create(&new, &environment()).unwrap();
+    let drive = create_image(&folder, "new.img", DRIVE_SIZE);
+    pool.vdevs().attach("raidz1-0", &drive, false).unwrap();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let looks = scope.spawn(|| {
+            let mut states = vec!["expanding".to_owned()];
+            while !is_done.load(Ordering::SeqCst) {
+                let found = pool.activities().expansion_status().unwrap();
+                let state = found.map_or("none".to_owned(), |found| found.state);
+                if states.last() != Some(&state) {
+                    states.push(state);
+                }
+            }
+            states
+        });
+        expand(&pool);
+        is_done.store(true, Ordering::SeqCst);
+        let states = looks.join().unwrap();
+        assert!(!states.contains(&"none".to_owned()), "{states:?}");
+    });
+    pool.export().unwrap();
+}
+
+#[test]
 fn larger_drives_are_used_after_the_expansion() {
     let folder = TempDir::new("expand-grow", 3, 64 << 20);
     let new = new_pool(&folder, VdevLayout::Raidz(1), 3);

@@ -399,16 +399,18 @@ impl ActivePool {
             let Some(zap) = top.top_zap else { continue };
             let table = Zap::open(mos.object(zap)?)?;
             let number = |name| table.lookup_u64(name).map(|found| found.unwrap_or(0));
+            // the configuration is ahead of the synced state until the txg of the end is on the drives
+            let is_running = top.raidz_expanding || number(STATE_ENTRY)? == STATE_RUNNING;
             let status = ExpansionStatus {
                 vdev: top.id,
-                is_finished: !top.raidz_expanding,
+                is_finished: !is_running,
                 started: number(START_ENTRY)?,
                 ended: number(END_ENTRY)?,
                 copied: number(COPIED_ENTRY)?,
                 allocated: self.vdev_space_usage(top.id).2,
                 pause: None,
             };
-            if top.raidz_expanding {
+            if is_running {
                 let pause = self.reflow.pause.lock().clone();
                 return Ok(Some(ExpansionStatus { pause, ..status }));
             }
