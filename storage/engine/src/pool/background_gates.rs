@@ -1,4 +1,4 @@
-//! Gates that hold scans and removals back, so that tests of scripts see them under way.
+//! Gates that suspend scans and removals, so that tests of scripts see them in progress.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use spa::BackgroundGate;
 
 use crate::pool::handles::Activities;
 
-/// Background work that a gate can hold back.
+/// Background work that a gate can suspend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatedWork {
     /// Scrubs, error scrubs, resilvers and rebuilds (`zfs_scan_suspend_progress`).

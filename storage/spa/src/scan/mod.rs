@@ -49,15 +49,15 @@ pub use state::ScanError;
 pub(crate) use state::ScanState;
 pub(crate) use targets::dataset_root;
 
-/// How often held work looks whether it may go on.
+/// The interval at which suspended work polls its gate.
 const GATE_POLL: Duration = Duration::from_millis(20);
 
-/// What holds background work back: a switch of the caller for tests of scripts that watch a scan or a removal.
+/// A switch by which the caller suspends background work. Tests of scripts that watch a scan or a removal use it.
 #[derive(Clone, Default)]
 pub struct BackgroundGate(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
 
 impl BackgroundGate {
-    /// Holds work back as long as `is_closed` says so.
+    /// A gate that suspends work as long as `is_closed` returns true.
     pub fn new(is_closed: Arc<dyn Fn() -> bool + Send + Sync>) -> Self {
         Self(Some(is_closed))
     }

@@ -203,7 +203,7 @@ impl ActivePool {
     }
 
     /// Copies until the vdev is removed, copying must pause, or the job is cancelled. Txgs are
-    /// written meanwhile. It stands still while `gate` holds it back.
+    /// written meanwhile. `gate` suspends the copying.
     pub fn run_removal(&self, job: &Job, gate: &BackgroundGate) -> Result<RemovalEnd, Error> {
         let _work = self.removal.work.lock();
         let Some(vdev) = self.removing_vdev() else { return Ok(RemovalEnd::NotRemoving) };
