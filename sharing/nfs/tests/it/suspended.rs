@@ -47,17 +47,24 @@ fn arguments(file: &[u8], is_write: bool) -> Vec<u8> {
     writer.into_bytes()
 }
 
+/// A client with a file that it wrote to, and whose unstable write suspended the pool: all drives are gone.
+fn suspend_below_client(served: &ServedPool) -> (V3Client, Vec<u8>) {
+    let mut client = V3Client::mount(served.address(), "/tank").unwrap();
+    let root = client.root.clone();
+    let file = client.create(&root, "file", 0o644).unwrap();
+    client.write(&file, 0, FILE_SYNC, b"before").unwrap();
+    served.disks.disks().iter().for_each(|disk| disk.add_fault(Fault::Removed));
+    client.write(&file, 0, UNSTABLE, b"cached").unwrap();
+    wait_until("the suspension", || served.pool.status().state == "SUSPENDED");
+    (client, file)
+}
+
 #[test]
 fn changes_of_suspended_pool_are_delayed() {
     let served = ServedPool::start();
     with_sync_thread(&served, || {
-        let mut client = V3Client::mount(served.address(), "/tank").unwrap();
+        let (mut client, file) = suspend_below_client(&served);
         let root = client.root.clone();
-        let file = client.create(&root, "file", 0o644).unwrap();
-        client.write(&file, 0, FILE_SYNC, b"before").unwrap();
-        served.disks.disks().iter().for_each(|disk| disk.add_fault(Fault::Removed));
-        client.write(&file, 0, UNSTABLE, b"cached").unwrap();
-        wait_until("the suspension", || served.pool.status().state == "SUSPENDED");
         let set = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
         let change = |client: &mut V3Client| {
             let made = client.make_dir(&root, "dir", 0o755).map(drop);
@@ -88,13 +95,7 @@ fn writes_to_suspended_pool_hold_up_no_others() {
     const WRITES: u32 = 24;
     let served = ServedPool::start();
     with_sync_thread(&served, || {
-        let mut client = V3Client::mount(served.address(), "/tank").unwrap();
-        let root = client.root.clone();
-        let file = client.create(&root, "file", 0o644).unwrap();
-        client.write(&file, 0, FILE_SYNC, b"before").unwrap();
-        served.disks.disks().iter().for_each(|disk| disk.add_fault(Fault::Removed));
-        client.write(&file, 0, UNSTABLE, b"cached").unwrap();
-        wait_until("the suspension", || served.pool.status().state == "SUSPENDED");
+        let (mut client, file) = suspend_below_client(&served);
         let delayed = client.write(&file, 0, FILE_SYNC, b"x").map(drop);
         assert_eq!(delayed, Err(Status::DELAY));
         assert_eq!(client.commit(&file).map(drop), Err(Status::DELAY));

@@ -360,13 +360,7 @@ fn promoted_clone_keeps_errors_of_shared_blocks() {
     let drives = folder.drives(2);
     let content = noise_bytes(2, 2 << 20);
     let sector = &content[5 * SECTOR_SIZE..6 * SECTOR_SIZE];
-    let at: Vec<u64> = drives.iter().map(|drive| find_sector(drive, sector)).collect();
-    for (drive, at) in drives.iter().zip(&at) {
-        overwrite(drive, *at, &[0x5a; SECTOR_SIZE]);
-    }
-    let pool = import(&drives);
-    let scrub = pool.scans().scrub(&ScanProgress::new()).unwrap();
-    assert!(scrub.complete && scrub.errors == 1, "{scrub:?}");
+    let (pool, at) = scrub_lost_sector(&drives, sector);
     pool.datasets().promote("tank/clone").unwrap();
     for name in ["tank/a@two", "tank/a"] {
         pool.datasets().destroy(name).unwrap();
@@ -383,6 +377,18 @@ fn promoted_clone_keeps_errors_of_shared_blocks() {
     overwrite(&drives[0], at[0], sector);
     overwrite(&drives[1], at[1], sector);
     check_clean(&folder);
+}
+
+/// Damages the same sector of both drives of a mirror, and scrubs: one block is lost. Returns where the sector lies.
+fn scrub_lost_sector(drives: &[PathBuf], sector: &[u8]) -> (Pool, Vec<u64>) {
+    let at: Vec<u64> = drives.iter().map(|drive| find_sector(drive, sector)).collect();
+    for (drive, at) in drives.iter().zip(&at) {
+        overwrite(drive, *at, &[0x5a; SECTOR_SIZE]);
+    }
+    let pool = import(drives);
+    let scrub = pool.scans().scrub(&ScanProgress::new()).unwrap();
+    assert!(scrub.complete && scrub.errors == 1, "{scrub:?}");
+    (pool, at)
 }
 
 #[test]
@@ -434,13 +440,7 @@ fn error_log_stays_when_head_errlog_comes() {
     drop(pool);
     let drives = folder.drives(2);
     let sector = &content[5 * SECTOR_SIZE..6 * SECTOR_SIZE];
-    let at: Vec<u64> = drives.iter().map(|drive| find_sector(drive, sector)).collect();
-    for (drive, at) in drives.iter().zip(&at) {
-        overwrite(drive, *at, &[0x5a; SECTOR_SIZE]);
-    }
-    let pool = import(&drives);
-    let scrub = pool.scans().scrub(&ScanProgress::new()).unwrap();
-    assert!(scrub.complete && scrub.errors == 1, "{scrub:?}");
+    let (pool, at) = scrub_lost_sector(&drives, sector);
     pool.sync().unwrap();
     assert_eq!(pool.scans().data_errors().len(), 1);
     pool.properties().set_pool("feature@head_errlog", "enabled").unwrap();
