@@ -10,7 +10,9 @@
 # compressed, read or written by the same client over the same kernel. Sequential transfers are of 1 MiB, 4 at a time,
 # random ones of 4 KiB, 16 at a time. iSCSI: iscsi-perf reads, qemu-img writes. NBD: nbdcopy reads and writes with 4
 # connections; our writes and nbdkit's end with a flush. tgt writes to a file in the page cache, which has no checksums:
-# it promises less. The two alternate, and the first one changes from round to round.
+# it promises less. The two alternate, and the first one changes from round to round. Before the first round every side
+# writes all data WARM_UPS (8) times, so that the memory of drives and caches is in use already: a page that is touched
+# for the first time costs the kernel more than a whole write. The pool is synced before each measurement.
 #
 # Printed are the medians, the median of the pairs' ratios, the target, and the seconds of processor time of each server
 # per GiB. The script fails if a ratio misses its target. On a busy machine such a failure means little.
@@ -100,6 +102,14 @@ perf_rate() { # BLOCK_BYTES OPTION...: operations a second of iscsi-perf, and th
   timeout $((seconds + 20)) iscsi-perf -t "$seconds" "$@" 2>&1 | tr '\r' '\n' |
     awk -v block="$block" -v seconds="$seconds" '/iops average/ { rate = $3 } END { print rate, rate * block * seconds }'
 }
+warm_up() {
+  for ((time = 1; time <= ${WARM_UPS:-8}; time++)); do
+    echo "warm-up $time of ${WARM_UPS:-8}" >&2
+    for item in iscsi-write-1m nbd-write; do
+      for side in ours peer; do measure "$item" "$side" >/dev/null; done
+    done
+  done
+}
 measure() { # WORK SIDE
   case $1 in
   iscsi-write-1m) mib_per_second qemu-img convert -n -W -m 4 -t writeback -f raw -O raw "$scratch/data" "${iscsi[$2]}" ;;
@@ -111,6 +121,7 @@ measure() { # WORK SIDE
 }
 run() { # WORK SIDE: a line of results
   local pids before after rate moved
+  "$ours" zpool sync tank
   if [[ $1 == nbd-* ]]; then pids=${nbd_pids[$2]}; else pids=${iscsi_pids[$2]}; fi
   before=$(cpu_ticks $pids)
   read -r rate moved < <(measure "$1" "$2")
@@ -119,6 +130,7 @@ run() { # WORK SIDE: a line of results
     'BEGIN { print (moved > 0 ? ticks / 100 / (moved / 1073741824) : 0) }')" >>"$scratch/results"
 }
 
+warm_up
 work="iscsi-write-1m iscsi-read-1m iscsi-random-4k nbd-write nbd-read"
 for ((round = 1; round <= rounds; round++)); do
   echo "round $round of $rounds" >&2

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tcp::{ConnectionShare, Incoming, Reserved, Transport};
 use tls::ServerStream;
 
@@ -245,13 +245,11 @@ impl<'a> Transmission<'a> {
     /// The loop of each thread: read a request, carry it out, reply.
     fn take_turns<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         let mut buffer = Vec::new();
-        while let Some((request, reserved)) = self.receive(&mut buffer) {
+        while let Some((request, reserved)) = self.receive(scope, &mut buffer) {
             self.start_thread_if_all_are_busy(scope);
-            if !self.answer_from_memory(&request, false) {
-                buffer.resize(self.session.buffer_bytes(&request), 0);
-                let reply = self.execute(&request, &mut buffer);
-                self.conclude(&reply, &[&buffer], false);
-            }
+            buffer.resize(self.session.buffer_bytes(&request), 0);
+            let reply = self.execute(&request, &mut buffer);
+            self.conclude(&reply, &[&buffer], false, &mut || ());
             drop(reserved);
             buffer.truncate(KEPT_BUFFER_BYTES);
             buffer.shrink_to(KEPT_BUFFER_BYTES);
@@ -259,17 +257,18 @@ impl<'a> Transmission<'a> {
     }
 
     /// Answers a read whose data is in memory, without a copy of it. Returns whether it has done so.
-    fn answer_from_memory(&self, request: &Request, is_delayed: bool) -> bool {
+    fn answer_from_memory(&self, request: &Request, on_wait: &mut dyn FnMut()) -> bool {
         let Some((reply, parts)) = self.session.read_in_memory(request) else { return false };
-        self.conclude(&reply, &parts.slices().collect::<Vec<_>>(), is_delayed);
+        let is_delayed = request.length <= MAX_SHORT_READ;
+        self.conclude(&reply, &parts.slices().collect::<Vec<_>>(), is_delayed, on_wait);
         true
     }
 
-    /// Sends a reply, at once or with later ones, and counts it.
-    fn conclude(&self, reply: &Reply, data: &[&[u8]], is_delayed: bool) {
+    /// Sends a reply and counts it.
+    fn conclude(&self, reply: &Reply, data: &[&[u8]], is_delayed: bool, on_wait: &mut dyn FnMut()) {
         self.client.counters.add(&reply.counters);
         self.shared.totals.add(&reply.counters);
-        let sent = self.send(reply, data, is_delayed);
+        let sent = self.send(reply, data, is_delayed, on_wait);
         self.client.in_flight.fetch_sub(1, SeqCst);
         if sent.is_err() {
             self.client.abort();
@@ -303,19 +302,31 @@ impl<'a> Transmission<'a> {
     }
 
     /// Waits for this thread's turn and for a request, whose data is in `buffer` then. None: the connection ends.
-    fn receive(&self, buffer: &mut Vec<u8>) -> Option<(Request, Reserved<'_>)> {
-        self.idle_threads.fetch_add(1, SeqCst);
-        let mut incoming = self.incoming.lock();
+    ///
+    /// The thread itself answers reads whose data is in memory, so that no other thread has to wake up for them.
+    fn receive<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        buffer: &mut Vec<u8>,
+    ) -> Option<(Request, Reserved<'scope>)> {
+        let mut turn = self.begin_turn();
         let received = loop {
-            match self.receive_with(&mut incoming, buffer) {
-                Ok(Some((request, reserved))) => {
-                    self.client.in_flight.fetch_add(1, SeqCst);
-                    let is_short = request.length <= MAX_SHORT_READ;
-                    if !is_short || !self.answer_from_memory(&request, true) {
-                        break Some((request, reserved));
-                    }
+            let Ok(Some((request, reserved))) = self.receive_with(&mut turn, buffer) else {
+                break None;
+            };
+            self.client.in_flight.fetch_add(1, SeqCst);
+            // A client that takes no reply may first want to send more requests: another thread receives them then.
+            let mut own_turn = Some(turn);
+            let mut end_turn = || {
+                if own_turn.take().is_some() {
+                    self.idle_threads.fetch_sub(1, SeqCst);
+                    self.start_thread_if_all_are_busy(scope);
                 }
-                Ok(None) | Err(_) => break None,
+            };
+            let is_answered = self.answer_from_memory(&request, &mut end_turn);
+            turn = own_turn.unwrap_or_else(|| self.begin_turn());
+            if !is_answered {
+                break Some((request, reserved));
             }
         };
         // the requests behind this one may be long in coming
@@ -330,6 +341,12 @@ impl<'a> Transmission<'a> {
         // a client that breaks the protocol, or stalls, is not told why
         self.client.is_ended.store(true, SeqCst);
         None
+    }
+
+    /// Waits until this thread may read requests.
+    fn begin_turn(&self) -> MutexGuard<'_, Incoming> {
+        self.idle_threads.fetch_add(1, SeqCst);
+        self.incoming.lock()
     }
 
     fn receive_with(
@@ -369,9 +386,20 @@ impl<'a> Transmission<'a> {
         Ok(Some((request, reserved)))
     }
 
-    /// Sends a reply, whose data are in slices one after the other, at once or with later ones.
-    fn send(&self, reply: &Reply, data: &[&[u8]], is_delayed: bool) -> io::Result<()> {
-        let mut outgoing = self.outgoing.lock();
+    /// Sends a reply, whose data are in slices one after the other, at once or with later ones. Only the thread that
+    /// receives may delay one; `on_wait` is called when the client takes nothing, and ends its turn.
+    fn send(
+        &self,
+        reply: &Reply,
+        data: &[&[u8]],
+        mut is_delayed: bool,
+        on_wait: &mut dyn FnMut(),
+    ) -> io::Result<()> {
+        let mut outgoing = self.outgoing.try_lock_for(tcp::SEND_WAIT).unwrap_or_else(|| {
+            on_wait();
+            is_delayed = false;
+            self.outgoing.lock()
+        });
         if is_delayed && outgoing.len() < MAX_DELAYED {
             reply.for_each_slice(data, |slice| outgoing.extend_from_slice(slice));
             return Ok(());
@@ -380,20 +408,17 @@ impl<'a> Transmission<'a> {
         let mut slices = vec![IoSlice::new(&delayed)];
         reply.for_each_slice(data, |slice| slices.push(IoSlice::new(slice)));
         let bytes = slices.iter().map(|slice| slice.len()).sum();
-        tcp::send(&self.transport, &mut slices, self.allowance(bytes))
+        tcp::send_or_wait(&self.transport, &mut slices, self.allowance(bytes), on_wait)
     }
 
-    /// Sends the replies that wait.
+    /// Sends the replies that wait. If another thread sends, it has taken them already.
     fn send_delayed(&self) -> io::Result<()> {
-        let mut outgoing = self.outgoing.lock();
+        let Some(mut outgoing) = self.outgoing.try_lock() else { return Ok(()) };
         if outgoing.is_empty() {
             return Ok(());
         }
-        let sent = tcp::send(
-            &self.transport,
-            &mut [IoSlice::new(&outgoing)],
-            self.allowance(outgoing.len()),
-        );
+        let time = self.allowance(outgoing.len());
+        let sent = tcp::send(&self.transport, &mut [IoSlice::new(&outgoing)], time);
         outgoing.clear();
         sent
     }

@@ -15,6 +15,8 @@ mod transport;
 pub use budget::{ConnectionShare, MemoryBudget, Reserved};
 pub use idle::IdleConnections;
 pub use listener::{Listener, ListenerError};
-pub use socket::{Awaited, Incoming, allowance, configure, send, wait_for_hangup};
+pub use socket::{
+    Awaited, Incoming, SEND_WAIT, allowance, configure, send, send_or_wait, wait_for_hangup,
+};
 pub use table::{ConnectionTable, Membership};
 pub use transport::Transport;

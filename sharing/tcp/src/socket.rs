@@ -21,12 +21,14 @@ const MAX_SLICES: usize = 64;
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_mins(1), Duration::from_secs(10), 6);
 /// Milliseconds after which a connection ends whose client does not acknowledge data.
 const USER_TIMEOUT: u32 = 120_000;
+/// The time after which a call that sends returns if the client takes nothing.
+pub const SEND_WAIT: Duration = Duration::from_millis(20);
 
 /// Sets a client's socket up.
 pub fn configure(stream: &TcpStream, stall_timeout: Duration) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(stall_timeout))?;
-    stream.set_write_timeout(Some(stall_timeout))?;
+    stream.set_write_timeout(Some(stall_timeout.min(SEND_WAIT)))?;
     let (idle, interval, count) = KEEPALIVE;
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, idle)?;
@@ -166,6 +168,16 @@ pub fn send<T: Transport + ?Sized>(
     buffers: &mut [IoSlice<'_>],
     time: Duration,
 ) -> io::Result<()> {
+    send_or_wait(transport, buffers, time, &mut || ())
+}
+
+/// Sends as [`send`] does, and calls `on_wait` each time that the client has taken nothing for [`SEND_WAIT`].
+pub fn send_or_wait<T: Transport + ?Sized>(
+    transport: &T,
+    buffers: &mut [IoSlice<'_>],
+    time: Duration,
+    on_wait: &mut dyn FnMut(),
+) -> io::Result<()> {
     let deadline = Instant::now() + time;
     let mut rest = buffers;
     IoSlice::advance_slices(&mut rest, 0);
@@ -184,6 +196,7 @@ pub fn send<T: Transport + ?Sized>(
                 if Instant::now() >= deadline {
                     return Err(ErrorKind::TimedOut.into());
                 }
+                on_wait();
             }
             Err(error) => return Err(error),
         }

@@ -163,7 +163,7 @@ fn reads_in_a_row_have_their_data() {
         let data: Vec<u8> =
             (0..600 * 512_u32).map(|at| (at / 512 % 251 + 1).to_be_bytes()[3]).collect();
         assert_eq!(client.write(0, 0, &data).error, 0);
-        // short ones are answered from memory by the thread that reads, and long ones by others
+        // short ones are answered from memory by the thread that reads, many with one system call
         let ranges: Vec<(u64, u32)> = (0..60)
             .map(|number| (number * 1536, if number % 9 == 4 { 200 * 512 } else { 9216 }))
             .collect();
@@ -178,5 +178,23 @@ fn reads_in_a_row_have_their_data() {
             let wanted = &data[start..start + usize::try_from(length).unwrap()];
             assert!(reply.data(offset) == wanted, "{offset} {length}");
         }
+    }
+}
+
+#[test]
+fn requests_may_be_sent_before_replies_are_read() {
+    const SIZE: u32 = 2 << 20;
+    let served = ServedPool::start();
+    let mut client = served.client();
+    let data: Vec<u8> = (0..SIZE).map(|at| (at / 512 % 251 + 1).to_be_bytes()[3]).collect();
+    assert_eq!(client.write(0, 0, &data).error, 0);
+    // more than the buffers of the sockets hold, in both directions, and fewer than the threads of a connection
+    let reads: Vec<u64> = (0..8).map(|_| client.send((READ, 0), 0, SIZE)).collect();
+    let writes: Vec<u64> = (0..4).map(|_| client.send_write(0, 0, &data)).collect();
+    for cookie in reads {
+        assert!(client.reply(cookie).data(0) == data);
+    }
+    for cookie in writes {
+        assert_eq!(client.reply(cookie).error, 0);
     }
 }
