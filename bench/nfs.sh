@@ -5,8 +5,11 @@
 #   POOLHOUSE=PROGRAM MEASURE=PROGRAM bench/nfs.sh ...     with programs that are built already
 #
 # The client is sharing/nfs/examples/measure.rs, over loopback, without a kernel mount. Medians and ratios of pairs of one round
-# are printed. The FOLDER needs twice the size of a file. nfs-ganesha runs if its program and its module vfs are installed
-# (Debian: nfs-ganesha-vfs), as root.
+# are printed. The FOLDER needs twelve times the size of a file. Data cannot be compressed. Before the first round each side
+# writes its file six times, so that the memory of drives and caches is in use already; the pool is synced before each
+# measurement. What is read has been written before, and lies in the cache of the daemon or, for ganesha, of the kernel.
+# The client keeps its memory (MALLOC_MMAP_THRESHOLD_): it would fault in new pages for each request. nfs-ganesha runs if
+# its program and its module vfs are installed (Debian: nfs-ganesha-vfs), as root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 base=${1:-$([[ -d /dev/shm ]] && echo /dev/shm || echo "${TMPDIR:-/tmp}")} rounds=${2:-5} mib=${3:-512}
@@ -20,12 +23,13 @@ free_port() {
   python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-truncate -s $((mib + 512))M "$scratch"/drive{1..6}
+truncate -s $((mib * 2))M "$scratch"/drive{1..6}
 "$ours" zpool create -R "$scratch/m" -O compression=lz4 -O atime=off tank raidz2 "$scratch"/drive{1..6}
 data=$scratch/m/tank port=$(free_port)
 "$ours" config set nfs.listen "$port" >/dev/null
 "$ours" share add nfs tank -o path=/tank -o squash=none >/dev/null
-over_nfs() { "$measure" "127.0.0.1:$port" /tank "$@"; }
+measure() { MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=1073741824 "$measure" "$@"; }
+over_nfs() { measure "127.0.0.1:$port" /tank "$@"; }
 
 # nfs-ganesha exports the mount. It must answer a client before it counts.
 peer_port=$(free_port) peer= peer_process=
@@ -49,15 +53,15 @@ CONF
   kill "$peer_process" 2>/dev/null || true
   echo "(nfs-ganesha does not serve this mount: $(tail -n 1 "$scratch/ganesha.log" 2>/dev/null))"
 }
-over_ganesha() { "$measure" "127.0.0.1:$peer_port" /tank "$@"; }
+over_ganesha() { measure "127.0.0.1:$peer_port" /tank "$@"; }
 
-# A file on the mount, in order: MiB/s. The data is as that of the client: half of it can be compressed.
+# A file on the mount, in order: MiB/s.
 on_mount() { # write|read NAME MIB
   python3 - "$1" "$data/$2" "$3" <<'PYTHON'
 import os, sys, time
 action, path, mib = sys.argv[1], sys.argv[2], int(sys.argv[3])
 size = 512 << 10
-block = bytes(0 if at % 2 == 0 else ((at * 2654435761) >> 13) & 255 for at in range(size))
+block = os.urandom(size)
 flags = os.O_RDONLY if action == "read" else os.O_WRONLY | os.O_CREAT
 file = os.open(path, flags, 0o644)
 if action == "read":
@@ -90,6 +94,7 @@ PYTHON
 }
 
 record() { # SERIES VALUE
+  "$ours" zpool sync tank
   echo "$2" >>"$scratch/$1.values"
 }
 
@@ -119,6 +124,11 @@ round() {
 }
 
 start_ganesha
+for _ in {1..6}; do
+  on_mount write file-mount "$mib" >/dev/null
+  over_nfs write file-nfs "$mib" >/dev/null
+  [[ -z $peer ]] || over_ganesha write file-peer "$mib" >/dev/null
+done
 for _ in $(seq "$rounds"); do
   round
 done

@@ -56,6 +56,8 @@ struct Pipeline<'a> {
     /// By slot the number of its last request.
     sequences: [u32; SLOTS as usize + 1],
     free: Vec<u32>,
+    /// Used for each reply.
+    reply: Vec<u8>,
     /// The requests under way: number of the call, and slot.
     under_way: Vec<(u32, u32)>,
 }
@@ -63,7 +65,8 @@ struct Pipeline<'a> {
 impl<'a> Pipeline<'a> {
     fn new(client: &'a mut V4Client) -> Self {
         let sequences = [0; SLOTS as usize + 1];
-        Self { client, sequences, free: (1..=SLOTS).collect(), under_way: Vec::new() }
+        let free = (1..=SLOTS).collect();
+        Self { client, sequences, free, reply: Vec::new(), under_way: Vec::new() }
     }
 
     fn send(&mut self, operations: &Operations) {
@@ -88,12 +91,13 @@ impl<'a> Pipeline<'a> {
     }
 
     fn receive(&mut self) {
-        let reply = self.client.rpc.receive();
-        let xid = reply_xid(&reply).expect("a reply");
+        self.client.rpc.receive_into(&mut self.reply).expect("a reply");
+        let xid = reply_xid(&self.reply).expect("a reply");
         let at = self.under_way.iter().position(|(of, _)| *of == xid).expect("a reply to a call");
         self.free.push(self.under_way.swap_remove(at).1);
-        // the header of a reply that was accepted has 24 bytes
-        let results = Results::new(reply[24..].to_vec());
+        // the header of a reply that was accepted has 24 bytes; the status and the tag are behind it
+        let begin = self.reply.get(24..).and_then(|rest| rest.get(..rest.len().min(64)));
+        let results = Results::new(begin.expect("a reply with results").to_vec());
         assert!(results.status.is_ok(), "{:?}", results.status);
     }
 
@@ -118,13 +122,22 @@ fn write_operations(
     })
 }
 
+/// The bytes of one request, which cannot be compressed.
+fn noise() -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    (0..IO_BYTES / 8).flat_map(|_| next()).collect()
+}
+
 fn transfer(target: &Target, name: &str, mib: u32, is_write: bool) -> f64 {
     let (mut client, dir) = target.connect("transfer");
     let (state, file) = client.open(&dir, name, (BOTH, 0), true).expect("the file opens");
-    // half of it can be compressed
-    let data: Vec<u8> = (0..IO_BYTES)
-        .map(|at| if at % 2 == 0 { 0 } else { at.wrapping_mul(2_654_435_761).to_le_bytes()[2] })
-        .collect();
+    let data = noise();
     let begun = Instant::now();
     let mut pipeline = Pipeline::new(&mut client);
     for number in 0..mib * REQUESTS_PER_MIB {

@@ -73,12 +73,18 @@ impl RpcClient {
     }
 
     fn try_receive(&mut self) -> io::Result<Vec<u8>> {
+        let mut record = Vec::new();
+        self.receive_into(&mut record)?;
+        Ok(record)
+    }
+
+    /// Receives a reply into a buffer that is used again.
+    pub(crate) fn receive_into(&mut self, record: &mut Vec<u8>) -> io::Result<()> {
         let mut mark = [0; 4];
         self.stream.read_exact(&mut mark)?;
         let length = u32::from_be_bytes(mark) & 0x7fff_ffff;
-        let mut record = vec![0; usize::try_from(length).unwrap()];
-        self.stream.read_exact(&mut record)?;
-        Ok(record)
+        record.resize(usize::try_from(length).unwrap(), 0);
+        self.stream.read_exact(record)
     }
 
     /// Calls a procedure with the next number. Returns its result.
