@@ -76,7 +76,7 @@ impl Connection {
         let mark = writer.placeholder();
         write(&mut writer, xid);
         replies.lock().insert(xid, None);
-        let sent = self.send(&mut writer, mark, time);
+        let sent = self.send(&mut writer, mark, time, &|| ());
         let mut replies = replies.lock();
         while sent.is_ok()
             && self.is_open()
@@ -94,17 +94,21 @@ impl Connection {
         self.callbacks.changed.notify_all();
     }
 
-    /// Sends a record, whose mark is set here.
+    /// Sends a record, whose mark is set here. `on_wait` is called when the client takes nothing.
     pub(crate) fn send(
         &self,
         record: &mut Writer,
         mark: Placeholder,
         stall_timeout: Duration,
+        on_wait: &dyn Fn(),
     ) -> io::Result<()> {
-        let length = u32::try_from(record.len() - MARK_LEN).expect("a limit of 16 MiB");
+        let length = u32::try_from(record.message_len_from(MARK_LEN)).expect("a limit of 16 MiB");
         record.set(mark, LAST_FRAGMENT | length);
-        let _turn = self.outgoing.lock();
-        socket::send(&self.stream, record.as_bytes(), stall_timeout)
+        let _turn = self.outgoing.try_lock_for(tcp::SEND_WAIT).unwrap_or_else(|| {
+            on_wait();
+            self.outgoing.lock()
+        });
+        socket::send(&self.stream, &record.slices(), stall_timeout, on_wait)
     }
 
     /// Ends the connection after the requests that were read are answered. Does not wait.

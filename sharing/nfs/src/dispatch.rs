@@ -36,6 +36,8 @@ pub(crate) struct Origin<'a> {
     pub(crate) local: Option<IpAddr>,
     pub(crate) channel: Channel<'a>,
     pub(crate) usage: &'a ExportUsage,
+    /// See [`Request::end_turn`].
+    pub(crate) end_turn: &'a dyn Fn(),
 }
 
 /// The way by which a record came.
@@ -88,8 +90,11 @@ pub(crate) fn execute(
     let caller = Caller { address: origin.address, credentials: call.credentials.clone() };
     let table = Arc::clone(&shared.core.table.read());
     let (core, state, caller) = (&shared.core, &shared.v4, &caller);
-    let Origin { channel, usage, .. } = *origin;
-    let request = Request { core, state, caller, table, client: 0, channel, usage };
+    let Origin { channel, usage, end_turn, .. } = *origin;
+    let request = Request { core, state, caller, table, client: 0, channel, usage, end_turn };
+    if !may_be_quick(&call) {
+        end_turn();
+    }
     let result = if let Some(error) = error {
         Err(error)
     } else {
@@ -108,6 +113,13 @@ pub(crate) fn execute(
         }
     }
     Response::Send { version: call.version }
+}
+
+/// Whether a call may be one that waits for nothing. It ends the turn itself when it does wait.
+fn may_be_quick(call: &Call<'_>) -> bool {
+    let is_read = (call.version, call.procedure) == (wire_v3::VERSION, wire_v3::READ);
+    let is_compound = (call.version, call.procedure) == (wire_v4::VERSION, 1);
+    call.program == PROGRAM_NFS && (is_read || is_compound)
 }
 
 /// Returns whether there is an answer.

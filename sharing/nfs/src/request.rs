@@ -19,6 +19,7 @@ use crate::export::{Caller, ExportTable, PathNode, parent, pseudo_id};
 use crate::node::{FileNode, Node, parse_pseudo_handle, pseudo_handle};
 use crate::v4::StateTable;
 use crate::wire::status::Status;
+use crate::wire::xdr::Writer;
 
 /// The result of a step of a procedure.
 pub(crate) type Result<T> = std::result::Result<T, Status>;
@@ -37,6 +38,8 @@ pub(crate) struct Request<'a> {
     pub(crate) channel: Channel<'a>,
     /// The exports that the connection uses.
     pub(crate) usage: &'a ExportUsage,
+    /// Lets another thread receive the next request of the connection: this one may wait.
+    pub(crate) end_turn: &'a dyn Fn(),
 }
 
 /// The paths of the exports that a connection has used.
@@ -89,6 +92,8 @@ const RECALL_WAIT: Duration = Duration::from_secs(1);
 /// How long a change waits for a suspended pool. Then the reply is NFS4ERR_DELAY, so that requests to other pools get the
 /// threads of the connection and the slots of the session. A change that is done, and is not committed yet, waits longer.
 const SUSPEND_WAIT: Duration = Duration::from_secs(1);
+/// Bytes of the smallest read whose data is sent without a copy. A part more to send costs as much as a copy of less.
+const MIN_EXTERNAL_READ: usize = 16 << 10;
 /// The file system of pseudo directories.
 const PSEUDO_FSID: u64 = 0x7073_6575_646f;
 
@@ -321,20 +326,27 @@ impl Request<'_> {
         }
     }
 
-    /// Reads from an open file. Returns the number of bytes, and whether the file ends there.
+    /// Reads from an open file and writes the data as opaque data: without a copy of it where it is in memory, unless the
+    /// answer `is_kept`. Returns the number of bytes, and whether the file ends there.
     pub(crate) fn read(
         &self,
         node: &FileNode,
         from: FileOffset<'_, OpenFile>,
-        into: &mut [u8],
+        (most, is_kept): (usize, bool),
+        writer: &mut Writer,
     ) -> Result<(usize, bool)> {
-        let (file, offset, wanted) = (from.file, from.offset, into.len());
-        let count = node.export.filesystem.read(&self.context(node), from, into)?;
-        let read = u64::try_from(count).expect("a buffer in memory");
-        // a read that was cut short ends the file, unless it was extended meanwhile
-        let is_end = count < wanted
-            || offset.checked_add(read).is_none_or(|end| file.size().is_ok_and(|size| end >= size));
-        Ok((count, is_end))
+        let (file, offset) = (from.file, from.offset);
+        let (fs, context) = (&node.export.filesystem, self.context(node));
+        if !is_kept && most >= MIN_EXTERNAL_READ && !writer.has_external() {
+            let from = FileOffset { file, offset };
+            if let Some(parts) = fs.read_in_memory(&context, from, most)? {
+                let count = writer.external_opaque(parts);
+                return Ok((count, is_end((file, offset), count, most)));
+            }
+        }
+        (self.end_turn)();
+        let count = writer.opaque_with(most, |buffer| fs.read(&context, from, buffer))?;
+        Ok((count, is_end((file, offset), count, most)))
     }
 
     /// Writes to an open file.
@@ -380,6 +392,14 @@ impl Request<'_> {
         node.export.filesystem.set_attributes(&context, node.ino, set)?;
         self.commit(node)
     }
+}
+
+/// Whether a file ends where a read of `wanted` bytes from an offset on did, which has read `count`.
+fn is_end((file, offset): (&OpenFile, u64), count: usize, wanted: usize) -> bool {
+    let read = u64::try_from(count).expect("a buffer in memory");
+    // a read that was cut short ends the file, unless it was extended meanwhile
+    count < wanted
+        || offset.checked_add(read).is_none_or(|end| file.size().is_ok_and(|size| end >= size))
 }
 
 fn to_node_attributes(handle: &FileHandle, stat: &Attributes) -> NodeAttributes {

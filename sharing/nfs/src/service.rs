@@ -1,17 +1,19 @@
 //! The service of one connection: threads that take turns at reading requests.
 //!
 //! ```text
-//! a request arrives     a thread carries it out; if all others are busy, a further one waits for the next request
+//! a request arrives     a thread carries it out. Before it waits, it ends its turn: another one, which is started if all
+//!                       are busy, waits for the next request
 //! a second of silence   the threads end one after the other, with their buffers
 //! the last thread ends  `tcp::IdleConnections` watches the connection, and starts a thread for the next request
 //! ```
 
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tcp::{ConnectionShare, Membership, Reserved};
 
 use crate::connection::Connection;
@@ -54,6 +56,35 @@ struct Turn {
     incoming: Option<Incoming>,
     /// The client was silent for the idle time.
     is_silent: bool,
+}
+
+/// The turn of a thread: while it has it, no other one receives a request. A thread is counted as idle in its turn.
+struct HeldTurn<'a> {
+    service: &'a Arc<Service>,
+    guard: Cell<Option<MutexGuard<'a, Turn>>>,
+}
+
+impl<'a> HeldTurn<'a> {
+    fn new(service: &'a Arc<Service>) -> Self {
+        Self { service, guard: Cell::default() }
+    }
+
+    /// The turn of this thread. Waits for it, unless it has not ended.
+    fn take(&self) -> MutexGuard<'a, Turn> {
+        self.guard.take().unwrap_or_else(|| {
+            self.service.idle_threads.fetch_add(1, SeqCst);
+            self.service.turn.lock()
+        })
+    }
+
+    /// Ends the turn, if it has not ended yet, so that another thread receives the next request.
+    fn end(&self) {
+        if let Some(guard) = self.guard.take() {
+            self.service.idle_threads.fetch_sub(1, SeqCst);
+            drop(guard);
+            self.service.start_thread_if_all_are_busy();
+        }
+    }
 }
 
 /// A request that was read, or why there is none.
@@ -114,10 +145,13 @@ impl Service {
     /// The loop of each thread: read a request, carry it out, answer.
     fn take_turns(self: &Arc<Self>) {
         let (mut record, mut answer) = (Vec::new(), Vec::new());
-        while let Some(reserved) = self.receive(&mut record) {
-            self.start_thread_if_all_are_busy();
+        let held = HeldTurn::new(self);
+        loop {
+            let mut guard = held.take();
+            let Some(reserved) = self.receive(&mut guard, &mut record) else { return };
+            held.guard.set(Some(guard));
             answer.clear();
-            let (sent, buffer) = self.answer(&record, answer);
+            let (sent, buffer) = self.answer(&record, answer, &|| held.end());
             answer = buffer;
             self.connection.in_flight.fetch_sub(1, SeqCst);
             drop(reserved);
@@ -131,8 +165,14 @@ impl Service {
         }
     }
 
-    /// Carries out a request and sends the answer. `buffer` is empty; it is returned with the answer in it.
-    fn answer(&self, record: &[u8], buffer: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+    /// Carries out a request and sends the answer. `buffer` is empty; it is returned with the answer in it. `end_turn` is
+    /// called before a wait.
+    fn answer(
+        &self,
+        record: &[u8],
+        buffer: Vec<u8>,
+        end_turn: &dyn Fn(),
+    ) -> (io::Result<()>, Vec<u8>) {
         let connection = &self.connection;
         if let Some(xid) = reply_xid(record) {
             connection.take_reply(xid, record);
@@ -144,7 +184,7 @@ impl Service {
         let (address, usage) = (connection.address, &connection.usage);
         let local = connection.stream.local_addr().ok().map(|local| local.ip());
         let channel = Channel::Connection(connection);
-        let origin = Origin { address, local, channel, usage };
+        let origin = Origin { address, local, channel, usage, end_turn };
         let answer = dispatch::execute(&self.shared, &origin, record, &mut writer, &mut counters);
         connection.counters.add(&counters);
         self.shared.core.totals.add(&counters);
@@ -152,7 +192,7 @@ impl Service {
             Response::Send { version } => {
                 connection.version.store(version, SeqCst);
                 let stall_timeout = self.shared.core.options.stall_timeout;
-                connection.send(&mut writer, mark, stall_timeout)
+                connection.send(&mut writer, mark, stall_timeout, end_turn)
             }
             Response::None => Ok(()),
             Response::Close => Err(io::Error::other("the client does not speak ONC RPC")),
@@ -174,20 +214,21 @@ impl Service {
         }
     }
 
-    /// Waits for this thread's turn and for a request. None: the thread ends.
-    fn receive<'a>(self: &'a Arc<Self>, record: &mut Vec<u8>) -> Option<Reserved<'a>> {
-        self.idle_threads.fetch_add(1, SeqCst);
-        let mut turn = self.turn.lock();
+    /// Waits for a request in this thread's turn. None: the thread ends, and is no longer counted as idle.
+    fn receive<'a>(
+        self: &'a Arc<Self>,
+        turn: &mut Turn,
+        record: &mut Vec<u8>,
+    ) -> Option<Reserved<'a>> {
         loop {
-            let received = self.receive_with(&mut turn, record);
+            let received = self.receive_with(turn, record);
             turn.is_silent = matches!(received, Ok(Received::Idle));
             match received {
                 Ok(Received::Request(reserved)) => {
-                    self.idle_threads.fetch_sub(1, SeqCst);
                     self.connection.in_flight.fetch_add(1, SeqCst);
                     return Some(reserved);
                 }
-                Ok(Received::Idle) if self.leave(&mut turn) => return None,
+                Ok(Received::Idle) if self.leave(turn) => return None,
                 Ok(Received::Idle) => (),
                 // a client that breaks the protocol, or stalls, is not told why
                 Ok(Received::Closed) | Err(_) => {

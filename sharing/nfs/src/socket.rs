@@ -96,7 +96,14 @@ impl Incoming {
     }
 }
 
-/// Sends a record, whose mark is in front of its bytes already.
-pub(crate) fn send(stream: &TcpStream, record: &[u8], stall_timeout: Duration) -> io::Result<()> {
-    tcp::send(stream, &mut [IoSlice::new(record)], allowance(stall_timeout, record.len()))
+/// Sends a record, whose mark is in front of its bytes already. `on_wait` is called when the client takes nothing.
+pub(crate) fn send(
+    stream: &TcpStream,
+    record: &[&[u8]],
+    stall_timeout: Duration,
+    on_wait: &dyn Fn(),
+) -> io::Result<()> {
+    let mut slices: Vec<_> = record.iter().map(|slice| IoSlice::new(slice)).collect();
+    let length = record.iter().map(|slice| slice.len()).sum();
+    tcp::send_or_wait(stream, &mut slices, allowance(stall_timeout, length), &mut || on_wait())
 }

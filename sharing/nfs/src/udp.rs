@@ -109,7 +109,7 @@ fn serve(shared: &Shared, socket: &UdpSocket) {
         }
         let waiter = DatagramWaiter { core: &shared.core, deadline: Instant::now() + MAX_WAIT };
         let channel = Channel::Datagram(&waiter);
-        let origin = Origin { address, local, channel, usage: &usage };
+        let origin = Origin { address, local, channel, usage: &usage, end_turn: &|| () };
         let (mut reply, mut counters) = (Writer::default(), Counters::default());
         let answer = dispatch::execute(shared, &origin, record, &mut reply, &mut counters);
         shared.core.totals.add(&counters);

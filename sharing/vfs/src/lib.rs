@@ -43,6 +43,7 @@ pub use clock::change_version;
 pub use context::{AccessChecks, Context, DoorId, Waiter};
 pub use contract::{AllocateMode, CreateMode, FileOffset, FileSystem, Limits, Opened};
 pub use engine::files::{DatasetSpace, Reason};
+pub use engine::pool::MemoryParts;
 pub use error::{Error, Result};
 pub use filesystem::{
     Invalidation, OpenDir, OpenFile, PoolFileSystem, RequestsPending, SnapshotAdmin, UnlinkedHold,

@@ -15,9 +15,9 @@ use posix::{Ino, WriteOffset};
 use units::Guid;
 
 use crate::{
-    BootVerifier, ChangeBus, ClientId, Context, DoorId, FileHandle, FileSystem, LeaseCallback,
-    LeaseId, LeaseRights, LeaseTable, LockTable, OpenDir, OpenFile, OpenTable, Result, Stability,
-    Written,
+    BootVerifier, ChangeBus, ClientId, Context, DoorId, FileHandle, FileOffset, FileSystem,
+    LeaseCallback, LeaseId, LeaseRights, LeaseTable, LockTable, MemoryParts, OpenDir, OpenFile,
+    OpenTable, Result, Stability, Written,
 };
 
 /// A file system as protocol servers hold it: `Arc<DynFileSystem>`.
@@ -75,6 +75,15 @@ pub trait SharedFileSystem: FileSystem {
         file: &mut Self::File,
         open: OpenMode,
     ) -> Result<()>;
+
+    /// Reads bytes without a copy, fewer at the end of the file, if all of them are in memory. None: they are to be read
+    /// with [`FileSystem::read`]. Waits for no drive.
+    fn read_in_memory(
+        &self,
+        context: &Context<'_>,
+        from: FileOffset<'_, Self::File>,
+        length: usize,
+    ) -> Result<Option<MemoryParts>>;
 
     /// Writes bytes that are at least as stable as `wanted` when this returns.
     fn write_with(

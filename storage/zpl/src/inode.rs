@@ -9,6 +9,7 @@ use ondisk::{Blkptr, ObjectType};
 use posix::FileType;
 use units::{BlockId, Level, MinusOrZero, ObjectId, Zbookmark};
 use zil::extents::{self, ExtentContent};
+use zio::MemoryParts;
 
 use crate::attributes::{AttributeError, sa_bytes};
 use crate::log_overlay::FileOverlay;
@@ -108,6 +109,16 @@ impl Inode {
     /// Reads from byte `offset` on; returns the number of bytes, less than requested at the end.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         self.with_current(|node| node.read_locked(offset, into))
+    }
+
+    /// The same as parts of blocks, if all of them are in memory and no log lies over them. Waits for no drive.
+    pub fn parts_in_memory(&self, offset: u64, length: usize) -> Option<MemoryParts> {
+        let find = |node: &Self| {
+            let left = units::to_usize(node.attributes.size.minus_or_zero(offset));
+            let object = node.object().filter(|_| !node.is_overlaid())?;
+            object.parts_in_memory(offset, length.min(left))
+        };
+        self.with_current(|node| Ok(find(node))).ok()?
     }
 
     pub(crate) fn read_locked(&self, offset: u64, into: &mut [u8]) -> Result<usize> {

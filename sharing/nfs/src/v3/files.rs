@@ -71,13 +71,8 @@ impl Exchange<'_> {
         self.writer.u32(0);
         self.write_attributes(&node);
         let (count, end) = (self.writer.placeholder(), self.writer.placeholder());
-        let mut is_end = false;
-        let read = self.writer.opaque_with(most, |buffer| {
-            let from = FileOffset { file: &*open, offset };
-            let (count, at_end) = self.request.read(file, from, buffer)?;
-            is_end = at_end;
-            Ok::<_, Status>(count)
-        })?;
+        let from = FileOffset { file: &*open, offset };
+        let (read, is_end) = self.request.read(file, from, (most, false), self.writer)?;
         self.writer.set(count, u32::try_from(read).expect("a limit of 16 MiB"));
         self.writer.set(end, u32::from(is_end));
         self.counters.read_bytes += u64::try_from(read).expect("a buffer in memory");

@@ -57,6 +57,8 @@ const WITHOUT_SESSION: [u32; 5] = [
     op::BIND_CONN_TO_SESSION,
     op::DESTROY_CLIENTID,
 ];
+/// Operations that wait for nothing. READ ends the turn itself unless its data is in memory.
+const WITHOUT_WAIT: [u32; 3] = [op::SEQUENCE, op::PUTFH, op::READ];
 /// Operations of a COMPOUND of NFSv4.0. Sessions have a limit of their own.
 const MAX_OPERATIONS_V40: usize = 256;
 /// Bytes of the largest answer that is kept for a repetition, without the header of RPC.
@@ -107,6 +109,9 @@ impl Compound<'_> {
                 Ok((number, operation)) => (number, operation.map_err(Status::from)),
                 Err(error) => (op::ILLEGAL, Err(Status::from(error))),
             };
+            if !WITHOUT_WAIT.contains(&number) {
+                (self.request.end_turn)();
+            }
             match self.run_operation(count, number, operation) {
                 Ok(Next::Repeated(answer)) => {
                     self.writer.truncate(self.start);
@@ -184,7 +189,7 @@ impl Compound<'_> {
     fn check_response_size(&self) -> Result<()> {
         let Some(held) = &self.slot else { return Ok(()) };
         let limits = &held.session.fore_channel;
-        let size = self.writer.len() - self.start;
+        let size = self.writer.message_len_from(self.start);
         let exceeds = |limit: u32| usize::try_from(limit).is_ok_and(|limit| size > limit);
         if exceeds(limits.max_response_size) {
             return Err(Status::REP_TOO_BIG);
@@ -206,14 +211,16 @@ impl Compound<'_> {
             usize::try_from(limits.max_response_size).expect("a 64-bit system")
         });
         // the header of the operation may have taken the last of it
-        most.minus_or_zero(self.writer.len() - self.start)
+        most.minus_or_zero(self.writer.message_len_from(self.start))
     }
 
     /// Keeps the result for a repetition, and frees the slot.
     fn finish_slot(&mut self) {
         let Some(held) = self.slot.take() else { return };
         let answer = self.writer.as_bytes().get(self.start..).unwrap_or_default();
-        let is_kept = held.is_cached || answer.len() <= MAX_KEPT_ANSWER / 16;
+        // the answer to a request that must be kept has no external data
+        let length = self.writer.message_len_from(self.start);
+        let is_kept = held.is_cached || length <= MAX_KEPT_ANSWER / 16;
         held.session.finish(held.slot, is_kept.then(|| answer.to_vec()));
     }
 

@@ -46,7 +46,7 @@ impl Compound<'_> {
             return Err(Status::ATTRNOTSUPP);
         }
         theirs.opaque(values);
-        match (own == theirs, is_equal) {
+        match (own.as_bytes() == theirs.as_bytes(), is_equal) {
             (true, true) | (false, false) => Ok(()),
             (true, false) => Err(Status::SAME),
             (false, true) => Err(Status::NOT_SAME),
@@ -140,20 +140,16 @@ impl Compound<'_> {
         let most = usize::try_from(count).expect("a 64-bit system");
         let room = self.room().checked_sub(READ_OVERHEAD).ok_or(Status::REP_TOO_BIG)?;
         let most = most.min(self.request.core.options.max_io_bytes).min(room);
+        let is_kept = self.slot.as_ref().is_some_and(|held| held.is_cached);
         let mut writer = std::mem::take(self.writer);
         let end = writer.placeholder();
-        let mut is_end = false;
         let read = self.with_file(state, file, ACCESS_READ, |open| {
-            writer.opaque_with(most, |buffer| {
-                let from = FileOffset { file: open, offset };
-                let (count, at_end) = self.request.read(file, from, buffer)?;
-                is_end = at_end;
-                Ok::<_, Status>(count)
-            })
+            let from = FileOffset { file: open, offset };
+            self.request.read(file, from, (most, is_kept), &mut writer)
         });
-        writer.set(end, u32::from(is_end));
+        writer.set(end, u32::from(matches!(read, Ok((_, true)))));
         *self.writer = writer;
-        self.counters.read_bytes += u64::try_from(read?).expect("a buffer in memory");
+        self.counters.read_bytes += u64::try_from(read?.0).expect("a buffer in memory");
         Ok(())
     }
 

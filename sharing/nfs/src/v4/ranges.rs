@@ -88,12 +88,7 @@ impl Compound<'_> {
         let length = usize::try_from(end - offset).expect("a 64-bit system").min(most);
         writer.u32(DATA);
         writer.u64(offset);
-        let mut is_last = false;
-        let read = writer.opaque_with(length, |buffer| {
-            let (count, at_end) = self.request.read(file, from, buffer)?;
-            is_last = at_end;
-            Ok::<_, Status>(count)
-        })?;
+        let (read, is_last) = self.request.read(file, from, (length, true), writer)?;
         writer.set(is_end, u32::from(is_last));
         Ok(read)
     }

@@ -14,6 +14,8 @@ use super::{Error, MAX_HANDLE, MAX_NAME, Result};
 
 /// The version of the program NFS.
 pub const VERSION: u32 = 3;
+/// The number of the procedure READ.
+pub const READ: u32 = 6;
 /// Bytes of the longest target of a symbolic link that is parsed.
 const MAX_TARGET: usize = 4096;
 /// Bytes of a cookie verifier, a create verifier and a write verifier.
@@ -186,7 +188,7 @@ impl<'a> Procedure<'a> {
             3 => Self::Lookup(DirName::parse(r)?),
             4 => Self::Access { file: handle(r)?, wanted: r.u32()? },
             5 => Self::ReadLink { file: handle(r)? },
-            6 => Self::Read { file: handle(r)?, offset: r.u64()?, count: r.u32()? },
+            READ => Self::Read { file: handle(r)?, offset: r.u64()?, count: r.u32()? },
             7 => parse_write(r, max_data)?,
             8 => Self::Create { at: DirName::parse(r)?, how: CreateHow::parse(r)? },
             9 => Self::MakeDir { at: DirName::parse(r)?, set: SetAttributes::parse(r)? },

@@ -8,6 +8,8 @@
 //! optional 1 and the item, or 0
 //! ```
 
+use vfs::MemoryParts;
+
 use super::{Error, Result};
 
 /// Bytes of the unit that all fields are padded to.
@@ -123,8 +125,26 @@ fn padding(length: usize) -> usize {
 }
 
 /// A message that is being written.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Writer(Vec<u8>);
+///
+/// Opaque data that lies in memory elsewhere is not copied. The message has its place, and the sender takes it from there:
+///
+/// ```text
+/// bytes     header  ......  length | padding  ......
+/// external                  data   ^ at this offset of the bytes
+/// ```
+#[derive(Clone, Default, Debug)]
+pub struct Writer {
+    bytes: Vec<u8>,
+    external: Option<External>,
+}
+
+/// Data of a message that is not among its bytes.
+#[derive(Clone, Debug)]
+struct External {
+    at: usize,
+    length: usize,
+    parts: MemoryParts,
+}
 
 /// A place in a message for a number that is known later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,47 +153,86 @@ pub struct Placeholder(usize);
 impl Writer {
     /// A message that begins with these bytes.
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
-        Self(bytes)
+        Self { bytes, external: None }
     }
 
-    /// Bytes written so far.
+    /// Bytes written so far, without those of [`Self::external_opaque`].
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.bytes.len()
+    }
+
+    /// Bytes of the message behind an offset of its own bytes.
+    ///
+    /// # Panics
+    ///
+    /// If they are more than a usize counts.
+    pub fn message_len_from(&self, start: usize) -> usize {
+        let own = self.bytes.get(start..).map_or(0, <[u8]>::len);
+        let external = self.external.as_ref().filter(|external| external.at >= start);
+        own.checked_add(external.map_or(0, |external| external.length))
+            .expect("a message in memory")
     }
 
     /// Whether nothing was written yet.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.bytes.is_empty()
     }
 
-    /// The bytes written.
+    /// The bytes written, without those of [`Self::external_opaque`].
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        &self.bytes
     }
 
-    /// The bytes written.
+    /// The same; the external data is gone.
     pub fn into_bytes(self) -> Vec<u8> {
-        self.0
+        self.bytes
     }
 
     /// Drops everything behind a length.
     pub fn truncate(&mut self, length: usize) {
-        self.0.truncate(length);
+        self.bytes.truncate(length);
+        self.external.take_if(|external| external.at > length);
+    }
+
+    /// Whether the message has data that is not among its bytes.
+    pub fn has_external(&self) -> bool {
+        self.external.is_some()
+    }
+
+    /// Writes opaque data without a copy of it. Returns the number of its bytes.
+    ///
+    /// # Panics
+    ///
+    /// If the data has 4 GiB, or the message has such data already.
+    pub fn external_opaque(&mut self, parts: MemoryParts) -> usize {
+        assert!(self.external.is_none(), "a message has external data once");
+        let length = parts.slices().map(<[u8]>::len).sum();
+        self.count(length);
+        self.external = Some(External { at: self.bytes.len(), length, parts });
+        self.pad(length);
+        length
+    }
+
+    /// The message in slices, in its order.
+    pub fn slices(&self) -> Vec<&[u8]> {
+        let Some(External { at, parts, .. }) = &self.external else { return vec![&self.bytes] };
+        let (before, behind) = self.bytes.split_at(*at);
+        [before].into_iter().chain(parts.slices()).chain([behind]).collect()
     }
 
     /// Writes a number of 32 bits.
     pub fn u32(&mut self, number: u32) {
-        self.0.extend_from_slice(&number.to_be_bytes());
+        self.bytes.extend_from_slice(&number.to_be_bytes());
     }
 
     /// Writes a number of 64 bits.
     pub fn u64(&mut self, number: u64) {
-        self.0.extend_from_slice(&number.to_be_bytes());
+        self.bytes.extend_from_slice(&number.to_be_bytes());
     }
 
     /// Writes a signed number of 64 bits.
     pub fn i64(&mut self, number: i64) {
-        self.0.extend_from_slice(&number.to_be_bytes());
+        self.bytes.extend_from_slice(&number.to_be_bytes());
     }
 
     /// Writes a truth value.
@@ -192,7 +251,7 @@ impl Writer {
 
     /// Writes opaque data of a fixed length.
     pub fn fixed(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+        self.bytes.extend_from_slice(bytes);
         self.pad(bytes.len());
     }
 
@@ -204,11 +263,11 @@ impl Writer {
 
     /// Writes XDR that was printed before.
     pub fn append(&mut self, printed: &[u8]) {
-        self.0.extend_from_slice(printed);
+        self.bytes.extend_from_slice(printed);
     }
 
     fn pad(&mut self, length: usize) {
-        self.0.extend_from_slice([0; UNIT].get(..padding(length)).unwrap_or_default());
+        self.bytes.extend_from_slice([0; UNIT].get(..padding(length)).unwrap_or_default());
     }
 
     /// Writes opaque data of at most `most` bytes that `fill` puts into a buffer. `fill` returns how many it has put.
@@ -222,12 +281,12 @@ impl Writer {
         fill: impl FnOnce(&mut [u8]) -> std::result::Result<usize, E>,
     ) -> std::result::Result<usize, E> {
         let length = self.placeholder();
-        let start = self.0.len();
-        self.0.resize(start.checked_add(most).expect("a buffer in memory"), 0);
-        let (_, buffer) = self.0.split_at_mut(start);
+        let start = self.bytes.len();
+        self.bytes.resize(start.checked_add(most).expect("a buffer in memory"), 0);
+        let (_, buffer) = self.bytes.split_at_mut(start);
         let filled = fill(buffer)?;
         assert!(filled <= most, "{filled} bytes in a buffer of {most}");
-        self.0.truncate(start.wrapping_add(filled));
+        self.bytes.truncate(start.wrapping_add(filled));
         self.pad(filled);
         self.set(length, u32::try_from(filled).expect("messages have less than 4 GiB"));
         Ok(filled)
@@ -235,7 +294,7 @@ impl Writer {
 
     /// Leaves a place for a number of 32 bits.
     pub fn placeholder(&mut self) -> Placeholder {
-        let at = Placeholder(self.0.len());
+        let at = Placeholder(self.bytes.len());
         self.u32(0);
         at
     }
@@ -246,7 +305,7 @@ impl Writer {
     ///
     /// If the place is none of this message.
     pub fn set(&mut self, place: Placeholder, number: u32) {
-        let bytes = self.0.get_mut(place.0..).and_then(|rest| rest.first_chunk_mut());
+        let bytes = self.bytes.get_mut(place.0..).and_then(|rest| rest.first_chunk_mut());
         *bytes.expect("a place in this message") = number.to_be_bytes();
     }
 
@@ -256,6 +315,6 @@ impl Writer {
     ///
     /// If the place is none of this message.
     pub fn len_behind(&self, place: Placeholder) -> usize {
-        self.0.len().checked_sub(place.0.wrapping_add(UNIT)).expect("a place in this message")
+        self.bytes.len().checked_sub(place.0.wrapping_add(UNIT)).expect("a place in this message")
     }
 }

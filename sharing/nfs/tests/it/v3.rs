@@ -300,6 +300,53 @@ fn patterns_of_names_admit_clients() {
 }
 
 #[test]
+fn long_reads_match_a_model() {
+    let served = ServedPool::start();
+    let (mut client, root) = mounted(&served);
+    let file = client.create(&root, "file", 0o644).unwrap();
+    let mut model: Vec<u8> = (0..700_001_u32).map(|at| (at % 251 + 1).to_be_bytes()[3]).collect();
+    client.write(&file, 0, UNSTABLE, &model[..200_000]).unwrap();
+    client.write(&file, 400_000, UNSTABLE, &model[400_000..]).unwrap();
+    model[200_000..400_000].fill(0);
+    for is_synced in [false, true] {
+        if is_synced {
+            served.pool.sync().unwrap();
+        }
+        for number in 0..60_u32 {
+            let (offset, count) = (number * 12_345 % 720_000, 16_384 + number * 9_001);
+            let begin = usize::try_from(offset).unwrap().min(model.len());
+            let end = begin.saturating_add(usize::try_from(count).unwrap()).min(model.len());
+            let (bytes, is_end) = client.read(&file, offset.into(), count).unwrap();
+            // a server may return less than was requested
+            let wanted = &model[begin..end];
+            assert!(bytes == wanted, "{offset} {count}: {} bytes", bytes.len());
+            assert_eq!(is_end, end == model.len());
+        }
+    }
+}
+
+#[test]
+fn requests_may_be_sent_before_replies_are_read() {
+    const SIZE: u32 = 1 << 20;
+    let served = ServedPool::start();
+    let (mut client, root) = mounted(&served);
+    let file = client.create(&root, "file", 0o644).unwrap();
+    let data: Vec<u8> = (0..SIZE).map(|at| (at / 512 % 251 + 1).to_be_bytes()[3]).collect();
+    client.write(&file, 0, UNSTABLE, &data).unwrap();
+    // more than the buffers of the sockets hold, in both directions, and fewer than the threads of a connection
+    for _ in 0..8 {
+        client.send_read(&file, 0, SIZE);
+    }
+    for _ in 0..6 {
+        client.send_write(&file, 0, &data);
+    }
+    for _ in 0..14 {
+        let reply = client.receive();
+        assert!(reply.len() < 1000 || reply.windows(4096).any(|part| part == &data[..4096]));
+    }
+}
+
+#[test]
 fn snapshots_are_read_below_zfs() {
     let served = ServedPool::start();
     let (mut client, root) = mounted(&served);

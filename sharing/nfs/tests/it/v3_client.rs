@@ -88,6 +88,37 @@ impl V3Client {
         Ok(reader.u32().unwrap())
     }
 
+    /// Sends a read, and does not wait for the reply.
+    pub(crate) fn send_read(&mut self, handle: &[u8], offset: u64, count: u32) {
+        let arguments = arguments(handle, |w| {
+            w.u64(offset);
+            w.u32(count);
+        });
+        self.send(6, &arguments);
+    }
+
+    /// Sends a write, and does not wait for the reply.
+    pub(crate) fn send_write(&mut self, handle: &[u8], offset: u64, bytes: &[u8]) {
+        let arguments = arguments(handle, |w| {
+            w.u64(offset);
+            w.count(bytes.len());
+            w.u32(0);
+            w.opaque(bytes);
+        });
+        self.send(7, &arguments);
+    }
+
+    fn send(&mut self, procedure: u32, arguments: &[u8]) {
+        self.rpc.xid += 1;
+        let message = self.rpc.message((100_003, 3, procedure), arguments);
+        self.rpc.send(&message);
+    }
+
+    /// The next reply.
+    pub(crate) fn receive(&mut self) -> Vec<u8> {
+        self.rpc.receive()
+    }
+
     /// Reads. Returns the bytes, and whether the file ends there.
     pub(crate) fn read(
         &mut self,

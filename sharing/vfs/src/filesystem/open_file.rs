@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use engine::files::{Content, File};
-use engine::pool::{DatasetHold, OpenFileSystem, OpenVolume};
+use engine::pool::{DatasetHold, MemoryParts, OpenFileSystem, OpenVolume};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use posix::access::OpenMode;
 use posix::{Credentials, Ino};
@@ -258,6 +258,21 @@ impl OpenFile {
             Backing::Writable(hold) => (&hold.content, &hold.readahead),
             Backing::Stale => return Err(Error::Stale),
         };
+        self.note_read(ahead, offset, length);
+        Ok(content.read(offset, into)?)
+    }
+
+    /// Bytes from `offset` on without a copy, fewer at the end, if all of them are in memory.
+    pub(super) fn parts_in_memory(&self, offset: u64, length: usize) -> Option<MemoryParts> {
+        let opened = self.opened();
+        let Backing::Writable(hold) = &opened.backing else { return None };
+        let parts = hold.content.parts_in_memory(offset, length)?;
+        self.note_read(&hold.readahead, offset, length);
+        Some(parts)
+    }
+
+    /// Updates the atime, and has the blocks fetched that a reader in sequence reads next.
+    fn note_read(&self, ahead: &Mutex<Readahead>, offset: u64, length: usize) {
         self.update_atime();
         let beyond = ahead.lock().next_prefetch(offset, length);
         if let Some(beyond) = beyond {
@@ -266,7 +281,6 @@ impl OpenFile {
                 self.fs.0.prefetch_workers.handle().queue_warming(content, beyond);
             }
         }
-        Ok(content.read(offset, into)?)
     }
 
     /// Sets the atime after a read, at most once a second.

@@ -8,13 +8,14 @@ use posix::access::OpenMode;
 use posix::{Ino, WriteOffset};
 use units::Guid;
 
+use super::checks::check_open_mode;
 use super::doors::Doors;
 use super::{OpenFile, PoolFileSystem};
 use crate::leases::LeaseAction;
 use crate::{
-    Access, BootVerifier, ChangeBus, ClientId, Context, DoorId, FileHandle, FileSystem as _,
-    LeaseCallback, LeaseId, LeaseRights, LeaseTable, LockTable, OpenTable, Result,
-    SharedFileSystem, Stability, Written,
+    Access, BootVerifier, ChangeBus, ClientId, Context, DoorId, FileHandle, FileOffset,
+    FileSystem as _, LeaseCallback, LeaseId, LeaseRights, LeaseTable, LockTable, MemoryParts,
+    OpenTable, Result, SharedFileSystem, Stability, Written,
 };
 
 impl SharedFileSystem for PoolFileSystem {
@@ -89,6 +90,22 @@ impl SharedFileSystem for PoolFileSystem {
         let action = if open.is_writing() { LeaseAction::Write } else { LeaseAction::Read };
         drop(self.begin(context, ino, action)?);
         Ok(())
+    }
+
+    fn read_in_memory(
+        &self,
+        context: &Context<'_>,
+        from: FileOffset<'_, OpenFile>,
+        length: usize,
+    ) -> Result<Option<MemoryParts>> {
+        check_open_mode(context, from.file.mode().read || from.file.mode().execute)?;
+        let (ino, action) = (from.file.ino()?, LeaseAction::Read);
+        // a recall takes its time
+        if self.0.doors.leases.has_conflict(ino, context.lease_holder(), action) {
+            return Ok(None);
+        }
+        let _operation = self.begin(context, ino, action)?;
+        Ok(from.file.parts_in_memory(from.offset, length))
     }
 
     fn write_with(

@@ -3,7 +3,7 @@
 use std::ops::{Deref, Range};
 
 use units::{BlockId, MinusOrZero};
-use zio::Block;
+use zio::{Block, MemoryParts};
 use zpl::Inode;
 use zvol::Volume;
 
@@ -94,6 +94,14 @@ impl Content {
             Inner::File(node) => node.read(offset, into)?,
             Inner::Volume(volume) => volume.read(offset, into)?,
         })
+    }
+
+    /// The bytes from `offset` on as parts of blocks, fewer at the end, if all are in memory. Waits for no drive.
+    pub fn parts_in_memory(&self, offset: u64, length: usize) -> Option<MemoryParts> {
+        match &self.inner {
+            Inner::File(node) => node.parts_in_memory(offset, length),
+            Inner::Volume(_) => None,
+        }
     }
 
     /// The first byte from `from` on that is not in a hole; none if there is only a hole.
