@@ -161,7 +161,7 @@ mod tests {
             properties: Vec::new(),
         };
         let search = FindImportablePools { paths: Vec::new(), destroyed: false };
-        let key = LoadKey { name: "tank".to_owned(), secret: Secret(Vec::new()) };
+        let key = LoadKey { name: "tank".to_owned(), secret: Secret(Vec::new()), dry_run: false };
         assert!(owner.check(&snapshot).is_ok() && owner.check(&search).is_ok());
         assert!(owner.check(&key).is_ok() && other.check(&list).is_ok());
         let why = other.check(&snapshot).unwrap_err();

@@ -99,10 +99,7 @@ pub fn create_pool(
 ) -> Result<CreatedPool, Error> {
     let guid = Guid::new(world.random_u64().max(1));
     let mut root = build_root_vdev(guid, new.tops.clone(), &world);
-    let tree = build_tree(&root, &new.devices)?;
-    if new.version < version::DEFLATE {
-        tree.set_counts_parity();
-    }
+    let tree = build_tree(&root, &new.devices, new.version)?;
     let reader = Arc::new(Reader::new(Arc::clone(&tree)));
     let below = Arc::clone(&reader) as Arc<dyn Source>;
     let cache = Arc::new(Cache::new(below, &world.cache));
@@ -237,7 +234,11 @@ fn assign_guids(vdev: &mut VdevConfig, world: &Environment) {
     }
 }
 
-fn build_tree(root: &VdevConfig, devices: &[Arc<dyn Device>]) -> Result<Arc<VdevTree>, Error> {
+fn build_tree(
+    root: &VdevConfig,
+    devices: &[Arc<dyn Device>],
+    pool_version: u64,
+) -> Result<Arc<VdevTree>, Error> {
     let guids: Vec<Guid> = root
         .leaves()
         .filter(|leaf| matches!(leaf.kind, VdevKind::Disk | VdevKind::File))
@@ -249,7 +250,11 @@ fn build_tree(root: &VdevConfig, devices: &[Arc<dyn Device>]) -> Result<Arc<Vdev
     };
     let around = BuildContext { find_device: &find, reflow: Reflow { offset: 0, scratch: false } };
     let nodes = root.children.iter().map(|top| VdevNode::build(top, &around));
-    Ok(Arc::new(VdevTree::new(nodes.collect::<Result<_, _>>()?)))
+    let tree = Arc::new(VdevTree::new(nodes.collect::<Result<_, _>>()?));
+    if pool_version < version::DEFLATE {
+        tree.set_counts_parity();
+    }
+    Ok(tree)
 }
 
 /// Adds the other objects of every pool: the tables of its vdevs, the lists of their

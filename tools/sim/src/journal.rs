@@ -96,6 +96,9 @@ impl Journal {
     /// The possible content of the drives if the power had failed after the first `at` requests.
     /// `seed` chooses among the possibilities; 0: no unflushed write survived, 1: all did.
     /// Cuts at rising points are cheap: each continues from the one before.
+    ///
+    /// # Panics
+    /// If these drives keep no journal.
     pub fn cut_power(&self, at: usize, seed: u64) -> Vec<MemoryDevice> {
         let mut record = self.lock();
         let JournalState { initial_disks: start, events, counted, cursor: sweep } = &mut *record;

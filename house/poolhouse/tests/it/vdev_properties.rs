@@ -154,3 +154,22 @@ fn vdev_settings_are_kept_and_obeyed() {
     nas.run_ok(&format!("zpool set allocating=off tank {first}"));
     nas.run_ok("zpool export tank");
 }
+
+#[test]
+fn attach_and_replace_take_a_sector_size() {
+    let nas = TestNas::new("attachashift", 2);
+    nas.create_pool("-O canmount=off -o ashift=9 tank", 1);
+    let drives = nas.drive_paths(2);
+    let (first, second) = (path_arg(&drives[0]), path_arg(&drives[1]));
+    for command in ["attach", "replace"] {
+        let why =
+            nas.run_failing(&format!("zpool {command} -o ashift=12 tank {first} {second}"), 255);
+        assert!(why.contains("different optimal sector size"), "{why}");
+        let wrong = nas.run(&format!("zpool {command} -o ashift=17 tank {first} {second}"));
+        assert_ne!(wrong.status, 0);
+    }
+    nas.run_ok(&format!("zpool attach -w -o ashift=9 tank {first} {second}"));
+    nas.run_ok(&format!("zpool detach tank {first}"));
+    nas.run_ok(&format!("zpool replace -f -w -o ashift=9 tank {second} {first}"));
+    nas.run_ok("zpool export tank");
+}

@@ -138,6 +138,14 @@ impl Pool {
         root.walk().skip(1).find(is_it).ok_or_else(no_vdev)
     }
 
+    /// log2 of the sectors of the top-level vdev that a drive or vdev belongs to.
+    pub(super) fn ashift_of(&self, word: &str) -> Result<Option<u64>> {
+        let root = self.root_config()?;
+        let guid = self.find_vdev(&root, word)?.guid;
+        let is_in = |top: &&VdevConfig| top.walk().any(|vdev| vdev.guid == guid);
+        Ok(root.children.iter().find(is_in).and_then(|top| top.ashift))
+    }
+
     /// The present path of a drive.
     fn leaf_path(&self, vdev: &VdevConfig) -> Option<String> {
         let leaf = self.0.spa.tree().leaf(vdev.guid);
