@@ -50,7 +50,8 @@ test-oracle: setup
 	 openzfs_imports_and_modifies commands_behave_as_in histories_are_replicated
 
 # Tests that need a long time as well: 20,000 mutants of pools, properties with PROPTEST_CASES (1,024)
-# cases where 256 are usual, POOLHOUSE_CUTS (200,000) power cuts from POOLHOUSE_SEED (0) on, ROUNDS random
+# cases where 256 are usual, POOLHOUSE_CUTS (200,000) power cuts from POOLHOUSE_SEED (0) on, SCHEDULES (50,000)
+# schedules of drives that fail, ROUNDS random
 # pools of SEED (the time) that real OpenZFS makes in a VM (10) and that we make for it (200).
 # POOLHOUSE_FIXTURES=FOLDER adds the packed fixtures there.
 test-long: setup

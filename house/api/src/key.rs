@@ -23,6 +23,9 @@ pub struct LoadKey {
     pub name: String,
     /// The user's key.
     pub secret: Secret,
+    /// Only check that the key is right. It may be loaded already.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 impl Call for LoadKey {
@@ -40,7 +43,7 @@ impl Call for LoadKey {
     }
 
     fn changed_pools(&self, (): &()) -> Vec<String> {
-        vec![pool_of(&self.name).to_owned()]
+        if self.dry_run { Vec::new() } else { vec![pool_of(&self.name).to_owned()] }
     }
 }
 

@@ -18,6 +18,9 @@ pub struct ListPools {
     /// Only these; none: all.
     #[serde(default)]
     pub names: Vec<String>,
+    /// Look up the names of damaged files anew. Without it they may be half a minute old.
+    #[serde(default)]
+    pub verbose: bool,
 }
 
 impl Call for ListPools {

@@ -193,6 +193,9 @@ pub struct ReplaceDevice {
     /// By a sequential rebuild, which a scrub follows: of a mirror or a dRAID.
     #[serde(default)]
     pub sequential: bool,
+    /// log2 of the new device's sectors, which may not be larger than those of its vdev.
+    #[serde(default)]
+    pub ashift: Option<u64>,
 }
 
 impl Call for ReplaceDevice {
@@ -229,6 +232,9 @@ pub struct AttachDevice {
     /// By a sequential rebuild, which a scrub follows.
     #[serde(default)]
     pub sequential: bool,
+    /// log2 of the new device's sectors, which may not be larger than those of its vdev.
+    #[serde(default)]
+    pub ashift: Option<u64>,
 }
 
 impl Call for AttachDevice {

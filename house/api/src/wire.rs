@@ -160,7 +160,8 @@ mod tests {
         assert_eq!(target, "/api/v1/pools/tank%25?force=true");
         round_trip(&CancelJob { id: 7 }, &[("id", "7")]);
         round_trip(&ListEvents { after: Some(u64::MAX), wait: 3 }, &[]);
-        let key = LoadKey { name: "tank/a".to_owned(), secret: Secret(vec![0, 255]) };
+        let key =
+            LoadKey { name: "tank/a".to_owned(), secret: Secret(vec![0, 255]), dry_run: false };
         assert_eq!(round_trip(&key, &[("name", "tank/a")]), "/api/v1/datasets/tank%2Fa/key/load");
         let rename = RenameDataset {
             name: "tank/a".to_owned(),

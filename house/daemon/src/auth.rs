@@ -133,7 +133,7 @@ mod tests {
             assert!(shows(&wrong).is_none());
         }
         let reader = shows(&format!("Bearer {}", token.reader)).unwrap();
-        assert!(reader.check(&ListPools { names: Vec::new() }).is_ok());
+        assert!(reader.check(&ListPools { names: Vec::new(), verbose: false }).is_ok());
         assert!(
             reader.check(&FindImportablePools { paths: Vec::new(), destroyed: false }).is_err()
         );
@@ -141,7 +141,7 @@ mod tests {
         assert!(reader.check(&scrub).is_err() && !reader.is_owner);
         let operator = shows(&format!("Bearer {}", token.operator)).unwrap();
         assert!(operator.check(&scrub).is_ok() && !operator.is_owner);
-        assert!(operator.check(&ListPools { names: Vec::new() }).is_ok());
+        assert!(operator.check(&ListPools { names: Vec::new(), verbose: false }).is_ok());
         assert!(operator.check(&DestroyDatasets::default()).is_err());
         assert!(operator.check(&StopDaemon {}).is_err());
         assert!(token.peer(&HeaderMap::new()).is_none());
@@ -154,14 +154,14 @@ mod tests {
     fn other_users_may_only_read() {
         let peer = |uid, is_owner| Peer { uid, gid: uid, pid: None, is_owner, limit: None };
         let (owner, other) = (peer(0, true), peer(1000, false));
-        let list = ListPools { names: Vec::new() };
+        let list = ListPools { names: Vec::new(), verbose: false };
         let snapshot = CreateSnapshots {
             names: vec!["tank@a".to_owned()],
             recursive: false,
             properties: Vec::new(),
         };
         let search = FindImportablePools { paths: Vec::new(), destroyed: false };
-        let key = LoadKey { name: "tank".to_owned(), secret: Secret(Vec::new()) };
+        let key = LoadKey { name: "tank".to_owned(), secret: Secret(Vec::new()), dry_run: false };
         assert!(owner.check(&snapshot).is_ok() && owner.check(&search).is_ok());
         assert!(owner.check(&key).is_ok() && other.check(&list).is_ok());
         let why = other.check(&snapshot).unwrap_err();

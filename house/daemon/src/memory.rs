@@ -7,7 +7,11 @@
 //! | cache                    | dirty data, I/O, open file systems |        resident <= limit
 //! | cache        | reserved  | dirty data, I/O, open file systems ... |    they use more
 //! ```
+//!
+//! The allocator keeps the memory of threads that have ended. After many of them ended, as when clients disconnect or
+//! file systems are unmounted, the daemon returns it.
 
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -70,6 +74,35 @@ const MIN_CACHE_DIVISOR: usize = 8;
 /// A change of the reservation that is worth the work.
 const MIN_CHANGE: usize = 1 << 20;
 
+/// As many threads have to end before their memory is worth a return.
+const ENDED_THREADS: u64 = 16;
+/// The number of readings without an ended thread after which no more are expected.
+const QUIET_READINGS: u32 = 10;
+
+/// The number of the daemon's threads, reading after reading.
+#[derive(Default)]
+struct ThreadCount {
+    /// The most threads since the last return of memory.
+    most: u64,
+    last: u64,
+    /// The readings since one was below that before it.
+    quiet: u32,
+}
+
+impl ThreadCount {
+    /// Notes a reading. Returns whether the memory of ended threads has to be returned now.
+    fn record(&mut self, count: u64) -> bool {
+        self.quiet = if count < self.last { 0 } else { self.quiet.wrapping_add(1) };
+        self.last = count;
+        self.most = self.most.max(count);
+        let is_due = self.most - count >= ENDED_THREADS && self.quiet >= QUIET_READINGS;
+        if is_due {
+            self.most = count;
+        }
+        is_due
+    }
+}
+
 /// Shrinks the cache while the rest of the daemon uses more than its share.
 pub(crate) struct MemoryPressure {
     /// The resident bytes above which the cache shrinks.
@@ -90,11 +123,15 @@ impl MemoryPressure {
         Self { limit, reservation, reserved: 0, max_reserved }
     }
 
-    /// Follows the daemon's memory until it ends.
+    /// Follows the daemon's memory and threads until it ends.
     pub(crate) async fn watch(mut self, heap: Heap) {
         let mut ticks = tokio::time::interval(PRESSURE_INTERVAL);
+        let mut threads = ThreadCount::default();
         loop {
             ticks.tick().await;
+            if threads.record(thread_count().unwrap_or(0)) {
+                heap.shrink().await;
+            }
             let Some(resident) = resident_bytes() else { return };
             let next = self.next_reservation(resident);
             let grew = next > self.reserved;
@@ -132,11 +169,60 @@ fn resident_bytes() -> Option<usize> {
     Some(resident.minus_or_zero(shared) * rustix::param::page_size())
 }
 
+/// The number of threads of this process.
+fn thread_count() -> Option<u64> {
+    // its directory has a link for each, besides two of its own
+    std::fs::metadata("/proc/self/task").ok()?.nlink().checked_sub(2)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Barrier};
+    use std::time::Duration;
+
     use engine::pool::MemoryBudget;
 
-    use super::{MemoryPressure, resident_bytes};
+    use super::{ENDED_THREADS, Heap, MemoryPressure, QUIET_READINGS, ThreadCount, resident_bytes};
+
+    #[test]
+    fn ended_threads_are_counted_once() {
+        let mut threads = ThreadCount::default();
+        let mut is_due = |count: u64| threads.record(count);
+        assert!((10..40).all(|count| !is_due(count)));
+        // they end one after another
+        assert!((12..40).rev().all(|count| !is_due(count)));
+        assert!((1..QUIET_READINGS).all(|_| !is_due(12)));
+        assert!(is_due(12));
+        assert!((0..2 * QUIET_READINGS).all(|_| !is_due(12)));
+        assert!((0..2 * QUIET_READINGS).all(|_| !is_due(12 + ENDED_THREADS - 1)));
+        assert!((0..2 * QUIET_READINGS).all(|_| !is_due(12)), "too few");
+    }
+
+    static RETURNS: AtomicUsize = AtomicUsize::new(0);
+
+    #[tokio::test]
+    async fn memory_of_ended_threads_is_returned() {
+        let pressure = MemoryPressure::new(1 << 40, &MemoryBudget::with_bytes(1 << 20));
+        let heap = Heap::new(|| _ = RETURNS.fetch_add(1, Ordering::Relaxed));
+        let watch = tokio::spawn(pressure.watch(heap));
+        let count = 4 * ENDED_THREADS;
+        let all_run = Arc::new(Barrier::new(units::to_usize(count) + 1));
+        let start = |_| {
+            let all_run = Arc::clone(&all_run);
+            std::thread::spawn(move || {
+                all_run.wait();
+                // a reading sees them
+                std::thread::sleep(Duration::from_millis(500));
+            })
+        };
+        let _threads: Vec<_> = (0..count).map(start).collect();
+        tokio::task::spawn_blocking(move || all_run.wait()).await.unwrap();
+        while RETURNS.load(Ordering::Relaxed) == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        watch.abort();
+    }
 
     #[test]
     fn cache_shrinks_while_the_rest_grows() {

@@ -32,7 +32,7 @@ impl OverviewCache {
     /// Makes a new overview, and updates the alerts.
     pub(crate) fn refresh(&self, context: &Context, notifier: &AlertNotifier) {
         let now = unix_seconds();
-        let pools = context.pools.pool_reports(&[]).unwrap_or_default();
+        let pools = context.pools.pool_reports(&[], false).unwrap_or_default();
         let drives = context.drives.list(&pools);
         let jobs = context.jobs.list();
         let space = notifier.space_percent();

@@ -252,6 +252,19 @@ impl DatasetTree {
     /// the user gave it: the passphrase, the hexadecimal digits (a line's end after either is
     /// ignored) or the raw bytes.
     pub fn load_key(&self, dataset: &Dataset, secret: &[u8]) -> Result<Key> {
+        let (own, wrapping, key) = self.open_key(dataset, secret)?;
+        self.loaded_keys().wrapping_keys.lock().insert(own.encryption_root, Arc::new(wrapping));
+        self.loaded_keys().dataset_keys.lock().insert(own.record, Arc::clone(&key));
+        Ok(key)
+    }
+
+    /// Checks that a secret is the one of the encryption root of `dataset`. No key is loaded.
+    pub fn check_key(&self, dataset: &Dataset, secret: &[u8]) -> Result<()> {
+        self.open_key(dataset, secret).map(drop)
+    }
+
+    /// The keys that a secret opens.
+    fn open_key(&self, dataset: &Dataset, secret: &[u8]) -> Result<(KeyInfo, WrappingKey, Key)> {
         let not_encrypted = || Error::NotEncrypted { name: dataset.name() };
         let own = dataset.key_info()?.ok_or_else(not_encrypted)?;
         // the root's record has the key's parameters; if it is gone, the dataset's own record has
@@ -265,9 +278,7 @@ impl DatasetTree {
         let wrapping =
             derive_wrapping_key(facts, secret).map_err(|error| dataset.key_error(error))?;
         let key = dataset.unwrap_with(own.record, &wrapping)?;
-        self.loaded_keys().wrapping_keys.lock().insert(own.encryption_root, Arc::new(wrapping));
-        self.loaded_keys().dataset_keys.lock().insert(own.record, Arc::clone(&key));
-        Ok(key)
+        Ok((own, wrapping, key))
     }
 
     /// The user's key that opens `dataset`, if it was given.

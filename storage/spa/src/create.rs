@@ -17,7 +17,7 @@ use ondisk::history::Entry;
 use ondisk::label::{Bias, PoolConfig, PoolState, VdevConfig, VdevKind};
 use ondisk::objset::Kind as SetKind;
 use ondisk::uberblock::Uberblock;
-use ondisk::{Blkptr, ObjectType, Order};
+use ondisk::{Blkptr, ObjectType, Order, version};
 use transform::crypt::WrappedKey;
 use txg::Tx;
 use units::{Guid, ObjectId, ObjsetId, Txg, VdevId};
@@ -52,7 +52,9 @@ pub struct NewPool {
     pub devices: Vec<Arc<dyn Device>>,
     /// Spares and drives of the read cache.
     pub auxiliary: Vec<AuxiliaryDevice>,
-    /// The features that are enabled.
+    /// Its version: 1 to 28, or 5000 with feature flags.
+    pub version: u64,
+    /// The features that are enabled; none before version 5000.
     pub features: Vec<&'static Feature>,
     /// The host that imports it: its number and name.
     pub host: (u64, String),
@@ -97,7 +99,7 @@ pub fn create_pool(
 ) -> Result<CreatedPool, Error> {
     let guid = Guid::new(world.random_u64().max(1));
     let mut root = build_root_vdev(guid, new.tops.clone(), &world);
-    let tree = build_tree(&root, &new.devices)?;
+    let tree = build_tree(&root, &new.devices, new.version)?;
     let reader = Arc::new(Reader::new(Arc::clone(&tree)));
     let below = Arc::clone(&reader) as Arc<dyn Source>;
     let cache = Arc::new(Cache::new(below, &world.cache));
@@ -111,7 +113,7 @@ pub fn create_pool(
         mos: &mos,
         tx: &tx,
         pool: &new.name,
-        version: POOL_VERSION,
+        version: new.version,
         now: (world.now)(),
         usable_space: u64::MAX,
         raw_source: &source,
@@ -181,8 +183,8 @@ fn log_creation(change: &SyncTaskContext<'_>, new: &NewPool) -> Result<(), Error
         let entry = Entry::Event { name, detail, dataset: None };
         append_entry(change, space, &new.host.1, &entry)
     };
-    let version = env!("CARGO_PKG_VERSION");
-    note("create", &format!("pool version {POOL_VERSION}; software version poolhouse {version}"))?;
+    let (pool, own) = (new.version, env!("CARGO_PKG_VERSION"));
+    note("create", &format!("pool version {pool}; software version poolhouse {own}"))?;
     for feature in &new.features {
         note("set", &format!("feature@{}=enabled", feature.name))?;
     }
@@ -191,7 +193,7 @@ fn log_creation(change: &SyncTaskContext<'_>, new: &NewPool) -> Result<(), Error
 
 fn initial_config(new: &NewPool, root: VdevConfig, features: Vec<String>) -> PoolConfig {
     PoolConfig {
-        version: POOL_VERSION,
+        version: new.version,
         name: Some(new.name.clone()),
         state: PoolState::Active,
         txg: INITIAL_TXG,
@@ -232,7 +234,11 @@ fn assign_guids(vdev: &mut VdevConfig, world: &Environment) {
     }
 }
 
-fn build_tree(root: &VdevConfig, devices: &[Arc<dyn Device>]) -> Result<Arc<VdevTree>, Error> {
+fn build_tree(
+    root: &VdevConfig,
+    devices: &[Arc<dyn Device>],
+    pool_version: u64,
+) -> Result<Arc<VdevTree>, Error> {
     let guids: Vec<Guid> = root
         .leaves()
         .filter(|leaf| matches!(leaf.kind, VdevKind::Disk | VdevKind::File))
@@ -244,7 +250,11 @@ fn build_tree(root: &VdevConfig, devices: &[Arc<dyn Device>]) -> Result<Arc<Vdev
     };
     let around = BuildContext { find_device: &find, reflow: Reflow { offset: 0, scratch: false } };
     let nodes = root.children.iter().map(|top| VdevNode::build(top, &around));
-    Ok(Arc::new(VdevTree::new(nodes.collect::<Result<_, _>>()?)))
+    let tree = Arc::new(VdevTree::new(nodes.collect::<Result<_, _>>()?));
+    if pool_version < version::DEFLATE {
+        tree.set_counts_parity();
+    }
+    Ok(tree)
 }
 
 /// Adds the other objects of every pool: the tables of its vdevs, the lists of their
@@ -287,8 +297,10 @@ fn create_pool_objects(
     let list = mos.create(tx, &list)?.id();
     let table = directory()?;
     table.insert_u64(tx, b"sync_bplist", list.get())?;
-    directory()?.insert_u64(tx, b"creation_version", POOL_VERSION)?;
-    directory()?.insert_u64(tx, b"deflate", 1)?;
+    directory()?.insert_u64(tx, b"creation_version", change.version)?;
+    if change.version >= version::DEFLATE {
+        directory()?.insert_u64(tx, b"deflate", 1)?;
+    }
     let salt = ZapValue::new(1, salt.to_vec());
     directory()?.insert(tx, b"org.illumos:checksum_salt", &salt)?;
     Ok(())
@@ -371,7 +383,7 @@ fn initial_uberblock(config: &PoolConfig) -> Uberblock {
     let guids = config.tree.as_ref().map_or(0, guid_sum);
     Uberblock {
         order: Order::Little,
-        version: POOL_VERSION,
+        version: config.version,
         txg: Txg::new(INITIAL_TXG.get() - 1),
         guid_sum: guids,
         timestamp: 0,

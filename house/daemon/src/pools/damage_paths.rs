@@ -8,9 +8,12 @@ use engine::pool::PoolStatus;
 use super::ManagedPool;
 
 impl ManagedPool {
-    /// The status of the pool, with the paths of damaged files where they are mounted.
-    pub(super) fn status(&self) -> PoolStatus {
-        self.handle.scans().refresh_data_errors();
+    /// The status of the pool, with the paths of damaged files where they are mounted. `verbose`: the names are looked
+    /// up again if the pool changed, which is a walk of the datasets.
+    pub(super) fn status(&self, verbose: bool) -> PoolStatus {
+        if verbose {
+            self.handle.scans().refresh_data_errors();
+        }
         let mut status = self.handle.status();
         if status.data_errors.is_empty() {
             return status;

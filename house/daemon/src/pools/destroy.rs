@@ -2,8 +2,11 @@
 //! of the pool have their turn, and the user may cancel the rest.
 //!
 //! Destruction that takes more than one batch is a job.
+//!
+//! If a part of a recursive destruction is in use, the rest is destroyed one dataset after another, as with OpenZFS. What
+//! is in use stays, and so does all that it depends on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,7 +16,7 @@ use engine::pool::DestroyPlan;
 use parking_lot::MutexGuard;
 
 use super::datasets::list_subtree;
-use super::destroy_plan::{DestroyScope, plan_destroy};
+use super::destroy_plan::{DestroyScope, map_dependents, plan_destroy};
 use super::{ManagedPool, Pools};
 use crate::auth::Caller;
 use crate::events::ChangeOptions;
@@ -67,7 +70,7 @@ impl Pools {
         if call.dry_run || names.is_empty() {
             return Ok(DestroyedDatasets { reclaimed, names });
         }
-        let plan = DestroyPlan::new(names.clone(), scope.defer);
+        let mut plan = DestroyPlan::new(names.clone(), scope.defer);
         let control = Arc::new(StepControl::new(names.len(), "datasets"));
         let is_long = plan.next_names().len() < names.len();
         let job = is_long.then(|| {
@@ -76,16 +79,24 @@ impl Pools {
         });
         let progress = Progress { caller, control };
         let options = ChangeOptions { force: call.force, ..ChangeOptions::default() };
-        let done = self.destroy_in_batches(&pool, plan, &options, &progress, &mut changing);
+        let mut done =
+            self.destroy_in_batches(&pool, &mut plan, &options, &progress, &mut changing);
+        let has_heads = names.iter().any(|name| !name.contains(['@', '#']));
+        let is_refused = done.is_err() && plan.done() == 0 && !progress.is_cancelled();
+        if is_refused && scope.recursive && has_heads {
+            let dependents = map_dependents(&all);
+            let order = Order { names: &names, dependents: &dependents, later: scope.defer };
+            done = self.destroy_what_is_unused(&pool, &order, &options, &progress);
+        }
         end_job(job, &done, &progress);
         done.map(|()| DestroyedDatasets { names, reclaimed })
     }
 
-    /// Executes a plan. Nothing is destroyed if a part of it is in use.
+    /// Executes a plan. Nothing is destroyed if a part of it is in use at the beginning.
     fn destroy_in_batches(
         &self,
         pool: &ManagedPool,
-        mut plan: DestroyPlan,
+        plan: &mut DestroyPlan,
         options: &ChangeOptions,
         progress: &Progress<'_>,
         changing: &mut MutexGuard<'_, ()>,
@@ -98,7 +109,7 @@ impl Pools {
             pool.wait_closed(plan.names())?;
             while !plan.next_names().is_empty() {
                 let batch = events(plan.next_names());
-                pool.handle.datasets().destroy_batch(&mut plan)?;
+                pool.handle.datasets().destroy_batch(plan)?;
                 progress.control.set_done(plan.done());
                 // nothing is left that a service could fail to follow
                 self.events.publish(&batch, options);
@@ -106,7 +117,7 @@ impl Pools {
                     break;
                 }
                 if progress.is_cancelled() || self.shutting_down.load(Ordering::Acquire) {
-                    return Err(interrupted(&plan));
+                    return Err(interrupted(plan.done(), plan.names().len()));
                 }
                 MutexGuard::bump(changing);
                 // another call may have mounted some of it
@@ -122,6 +133,75 @@ impl Pools {
     }
 }
 
+impl Pools {
+    /// Destroys each dataset of a plan that is not in use, and on which nothing depends that is. The error names the
+    /// others. Snapshots that follow one another in the plan are destroyed together, or not at all.
+    fn destroy_what_is_unused(
+        &self,
+        pool: &ManagedPool,
+        order: &Order<'_>,
+        options: &ChangeOptions,
+        progress: &Progress<'_>,
+    ) -> Result<()> {
+        let (mut kept, mut failed, mut done) = (HashSet::<&str>::new(), Vec::new(), 0);
+        let are_snapshots = |one: &String, other: &String| one.contains('@') && other.contains('@');
+        for group in order.names.chunk_by(are_snapshots) {
+            if progress.is_cancelled() || self.shutting_down.load(Ordering::Acquire) {
+                return Err(interrupted(done, order.names.len()));
+            }
+            let needed = group.iter().find(|name| order.is_needed(name, &kept));
+            let destroyed = match needed {
+                Some(name) => {
+                    Err(Error::refused_error(format!("cannot destroy '{name}': dataset is busy")))
+                }
+                None => self.destroy_group(pool, group, order.later, options),
+            };
+            match destroyed {
+                Ok(()) => done += group.len(),
+                Err(why) => {
+                    kept.extend(group.iter().map(String::as_str));
+                    failed.push(why);
+                }
+            }
+            progress.control.set_done(done);
+        }
+        let Some(first) = failed.first() else { return Ok(()) };
+        let said: Vec<String> = failed.iter().map(ToString::to_string).collect();
+        Err(Error::Reported { message: said.join("\n"), status: first.status() })
+    }
+
+    fn destroy_group(
+        &self,
+        pool: &ManagedPool,
+        names: &[String],
+        later: bool,
+        options: &ChangeOptions,
+    ) -> Result<()> {
+        let coming: Vec<_> = names.iter().map(|name| Event::destroyed(name)).collect();
+        self.change(&coming, options, || {
+            pool.wait_closed(names)?;
+            Ok(pool.handle.datasets().destroy_all(names, later)?)
+        })
+        .map(drop)
+    }
+}
+
+/// The order in which datasets are destroyed, and the datasets that depend on each.
+struct Order<'a> {
+    names: &'a [String],
+    dependents: &'a HashMap<&'a str, Vec<&'a str>>,
+    /// Held or cloned snapshots are destroyed when they are neither any more.
+    later: bool,
+}
+
+impl Order<'_> {
+    /// Whether one of the datasets that stay depends on a dataset.
+    fn is_needed(&self, name: &str, kept: &HashSet<&str>) -> bool {
+        let mut all = self.dependents.get(name).into_iter().flatten();
+        all.any(|dependent| kept.contains(dependent))
+    }
+}
+
 /// Ends the job of a destruction.
 fn end_job(job: Option<RunningJob>, done: &Result<()>, progress: &Progress<'_>) {
     match (job, done) {
@@ -132,11 +212,9 @@ fn end_job(job: Option<RunningJob>, done: &Result<()>, progress: &Progress<'_>) 
     }
 }
 
-fn interrupted(plan: &DestroyPlan) -> Error {
+fn interrupted(done: usize, all: usize) -> Error {
     Error::refused_error(format!(
-        "interrupted: {} of {} datasets are destroyed, and the others are as they were",
-        plan.done(),
-        plan.names().len()
+        "interrupted: {done} of {all} datasets are destroyed, and the others are as they were"
     ))
 }
 

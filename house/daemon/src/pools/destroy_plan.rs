@@ -115,7 +115,7 @@ fn select_range<'a>(snapshots: &[&'a str], part: &str) -> Vec<&'a str> {
 }
 
 /// The datasets that depend on each dataset.
-fn map_dependents(all: &[Dataset]) -> HashMap<&str, Vec<&str>> {
+pub(super) fn map_dependents(all: &[Dataset]) -> HashMap<&str, Vec<&str>> {
     let mut found: HashMap<&str, Vec<&str>> = HashMap::new();
     for dataset in all {
         let name = dataset.name.as_str();

@@ -41,9 +41,10 @@ impl Pools {
 
     /// Replaces a device, and starts a resilver.
     pub(crate) fn replace_device(&self, call: &ReplaceDevice) -> Result<()> {
-        let ReplaceDevice { name, old, new, force, sequential } = call;
+        let ReplaceDevice { name, old, new, force, sequential, ashift } = call;
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
+        ashift.map_or(Ok(()), |ashift| pool.handle.vdevs().check_ashift(old, ashift))?;
         let done = if *sequential {
             pool.handle.vdevs().rebuild(old, new.as_deref(), *force)
         } else {
@@ -57,9 +58,10 @@ impl Pools {
 
     /// Attaches a device beside another, and starts a resilver; or expands a raidz by it.
     pub(crate) fn attach_device(&self, call: &AttachDevice) -> Result<()> {
-        let AttachDevice { name, existing: beside, new, force, sequential } = call;
+        let AttachDevice { name, existing: beside, new, force, sequential, ashift } = call;
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
+        ashift.map_or(Ok(()), |ashift| pool.handle.vdevs().check_ashift(beside, ashift))?;
         let done = if *sequential {
             pool.handle.vdevs().attach_by_rebuild(beside, new, *force)
         } else {

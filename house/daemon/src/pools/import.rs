@@ -63,10 +63,11 @@ impl Pools {
         Ok(pool.handle.properties().set_vdev(&call.vdev, &call.property, &call.value)?)
     }
 
-    pub(crate) fn pool_reports(&self, names: &[String]) -> Result<Vec<PoolReport>> {
-        let report = |pool: Arc<ManagedPool>| PoolReport {
-            status: pool.status(),
-            altroot: pool.altroot.clone(),
+    /// The status of pools; with `verbose`, the names of damaged files as they are now.
+    pub(crate) fn pool_reports(&self, names: &[String], verbose: bool) -> Result<Vec<PoolReport>> {
+        let report = |pool: Arc<ManagedPool>| {
+            let altroot = pool.altroot.clone();
+            PoolReport { status: pool.status(verbose), altroot }
         };
         let mut all = self.unavailable_reports(names);
         let waits = |name: &&String| {
@@ -99,7 +100,7 @@ impl Pools {
         let wishes = CreateOptions::parse(&properties, new.no_default_features)?;
         check_mountpoint_empty(new)?;
         if new.dry_run {
-            let checked = engine::pool::check_create(&below);
+            let checked = engine::pool::check_create(&below, &wishes);
             return checked.map(|()| Mounting::default()).map_err(|why| self.in_use_error(why));
         }
         let secret = new.secret.as_ref().map(|secret| secret.0.as_slice());
@@ -234,6 +235,9 @@ impl Pools {
         let _importing = self.lock_imports()?;
         import.overrides.validate()?;
         CreateOptions::parse(&Cachefile::split_from(&import.pool_properties)?.1, true)?;
+        if import.pool_properties.iter().any(|(name, _)| name == "version") {
+            return Err(Error::usage_error("property 'version' can only be set at creation time"));
+        }
         let mut done = ImportResult::default();
         match &import.name {
             Some(wanted) => self.import_named(wanted, import, &mut done, caller)?,

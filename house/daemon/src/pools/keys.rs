@@ -8,6 +8,11 @@ use crate::{Error, Result};
 
 impl Pools {
     pub(crate) fn load_key(&self, call: &LoadKey) -> Result<Vec<String>> {
+        if call.dry_run {
+            let pool = self.pool_of_dataset(&call.name)?;
+            pool.handle.keys().check(&call.name, &call.secret.0)?;
+            return Ok(Vec::new());
+        }
         self.change_dataset(&call.name, |pool| {
             let coming = [Event::KeyLoaded { dataset: call.name.clone() }];
             let work = || Ok(pool.handle.keys().load(&call.name, &call.secret.0)?);

@@ -100,7 +100,7 @@ impl Service for PoolService {
         self.add_imports(router);
         self.add_devices(router);
         let pools = Arc::clone(&self.pools);
-        router.add(move |call: &ListPools, _| pools.pool_reports(&call.names));
+        router.add(move |call: &ListPools, _| pools.pool_reports(&call.names, call.verbose));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &CreatePool, _| pools.create_pool(call));
         let pools = Arc::clone(&self.pools);

@@ -1,6 +1,7 @@
 //! `poolhouse zfs load-key`, `unload-key` and `change-key`.
 
 use std::collections::BTreeSet;
+use std::io::{self, Write};
 
 use api::{ChangeKey, InheritKey, ListDatasets, LoadKey, UnloadKey};
 use engine::KeyState;
@@ -21,6 +22,9 @@ const KEY_CHANGE_ERROR: &str = "Key change error";
   poolhouse zfs load-key -L file:///root/key tank/private
   poolhouse zfs load-key -a")]
 pub(super) struct LoadKeyArgs {
+    /// Only check that the keys are right, loaded or not
+    #[arg(short = 'n')]
+    dry_run: bool,
     /// Location of the key: prompt, or file:///PATH; the default is the dataset's keylocation
     #[arg(short = 'L', value_name = "KEYLOCATION")]
     location: Option<String>,
@@ -39,8 +43,17 @@ impl LoadKeyArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let several = self.all || self.recursive;
         let mut roots = encryption_roots("load", self.name.as_deref(), several, asking)?;
-        roots.retain(|root| !several || root.key == KeyState::Locked);
-        run_for_each(&roots, |root| load_key(root, self.location.as_deref(), asking))
+        roots.retain(|root| !several || self.dry_run || root.key == KeyState::Locked);
+        let location = self.location.as_deref();
+        let mut done = 0;
+        let result = run_for_each(&roots, |root| {
+            load_key(root, location, self.dry_run, asking).inspect(|_| done += 1)
+        });
+        if several {
+            let word = if self.dry_run { "verified" } else { "loaded" };
+            writeln!(io::stdout(), "{done} / {} key(s) successfully {word}", roots.len())?;
+        }
+        result
     }
 }
 
@@ -66,7 +79,14 @@ impl UnloadKeyArgs {
         let several = self.all || self.recursive;
         let mut roots = encryption_roots("unload", self.name.as_deref(), several, asking)?;
         roots.retain(|root| !several || root.key == KeyState::Unlocked);
-        run_for_each(roots, |root| asking.execute(&UnloadKey { name: root.name }))
+        let (all, mut done) = (roots.len(), 0);
+        let result = run_for_each(roots, |root| {
+            asking.execute(&UnloadKey { name: root.name }).inspect(|_| done += 1)
+        });
+        if several {
+            writeln!(io::stdout(), "{done} / {all} key(s) successfully unloaded")?;
+        }
+        result
     }
 }
 
@@ -141,7 +161,7 @@ impl ChangeKeyArgs {
 fn load_if_locked(root: &str, asking: &DaemonArgs) -> CommandResult {
     let found = query_keys(Some(root), Some(0), asking)?;
     run_for_each(found.iter().filter(|it| it.key == KeyState::Locked), |root| {
-        load_key(root, None, asking)
+        load_key(root, None, false, asking)
     })
 }
 
@@ -165,7 +185,12 @@ pub(super) fn unload_keys(names: &[String], asking: &DaemonArgs) -> CommandResul
 }
 
 /// Loads the key of an encryption root from where it is.
-fn load_key(root: &Dataset, location: Option<&str>, asking: &DaemonArgs) -> CommandResult {
+fn load_key(
+    root: &Dataset,
+    location: Option<&str>,
+    dry_run: bool,
+    asking: &DaemonArgs,
+) -> CommandResult {
     let location = location.or(root.property_value("keylocation")).unwrap_or("prompt");
     let secret = read_secret(
         &root.name,
@@ -173,7 +198,7 @@ fn load_key(root: &Dataset, location: Option<&str>, asking: &DaemonArgs) -> Comm
         root.property_value("keyformat").unwrap_or("raw"),
         false,
     )?;
-    asking.execute(&LoadKey { name: root.name.clone(), secret })
+    asking.execute(&LoadKey { name: root.name.clone(), secret, dry_run })
 }
 
 /// Datasets with their key properties.

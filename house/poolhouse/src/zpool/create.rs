@@ -38,7 +38,8 @@ pub(super) struct Args {
     /// A property of the pool: ashift (9 to 16), altroot, cachefile (a file for zdb and OpenZFS that
     /// names the pool), comment, failmode, autoexpand, autoreplace, autotrim, delegation,
     /// listsnapshots, feature@NAME (enabled or disabled),
-    /// compatibility (so that other systems can import it: openzfs-2.1-linux, grub2, legacy, ...)
+    /// compatibility (so that other systems can import it: openzfs-2.1-linux, grub2, legacy, ...),
+    /// version (1 to 28, without feature flags, for systems older than those)
     #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = parse_assignment)]
     pool_properties: Vec<(String, String)>,
     /// A property of its root file system

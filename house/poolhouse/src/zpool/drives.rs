@@ -169,7 +169,7 @@ impl AddArgs {
     }
 }
 
-fn parse_ashift(text: &str) -> Result<u64, String> {
+pub(super) fn parse_ashift(text: &str) -> Result<u64, String> {
     let value = text.strip_prefix("ashift=").ok_or("only ashift can be set here: ashift=12")?;
     value.parse().map_err(|_| format!("ashift={value}: it must be 9 to 16"))
 }

@@ -67,7 +67,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
     let columns = resolve_columns(&args.columns);
-    args.repeat.run_repeatedly(asking, |found, pools, first| {
+    args.repeat.run_repeatedly(asking, false, |found, pools, first| {
         let own = query_properties(&columns, pools, asking)?;
         let columns = &expand_all(&columns, &found, &own);
         print_pools(&found, (columns, &own), args, first, asking)

@@ -273,5 +273,5 @@ fn export_pools(args: &ExportArgs, asking: &DaemonArgs) -> CommandResult {
 
 /// How pools are; none named: all.
 fn query_reports(asking: &DaemonArgs, names: &[String]) -> Result<Vec<PoolReport>, Failure> {
-    asking.request(&ListPools { names: names.to_vec() })
+    asking.request(&ListPools { names: names.to_vec(), verbose: false })
 }

@@ -135,7 +135,7 @@ impl GetArgs {
         if vdevs.is_empty() {
             return Ok(None);
         }
-        let known = asking.request(&ListPools { names: Vec::new() })?;
+        let known = asking.request(&ListPools { names: Vec::new(), verbose: false })?;
         let is_pool = |word: &String| known.iter().any(|report| report.status.name == *word);
         Ok((is_pool(pool) && !vdevs.iter().any(is_pool)).then_some((pool, vdevs)))
     }

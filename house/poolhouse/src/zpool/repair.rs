@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use api::{AttachDevice, DetachDevice, OfflineDevice, OnlineDevice, ReplaceDevice};
 
+use super::drives::parse_ashift;
 use super::vdevs;
 use super::wait::{Activity, wait_until_idle};
 use crate::daemon::DaemonArgs;
@@ -31,6 +32,9 @@ pub(super) struct ReplaceArgs {
     /// Rebuild a mirror or dRAID in the order of the drives, and verify by a scrub
     #[arg(short = 's')]
     sequential: bool,
+    /// ashift=N: log2 of the new drive's sectors, at most that of the vdev, which keeps its own
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = parse_ashift)]
+    ashift: Option<u64>,
     /// Wait until it has all
     #[arg(short = 'w')]
     wait: bool,
@@ -61,6 +65,9 @@ pub(super) struct AttachArgs {
     /// Rebuild in the order of the drives, and verify by a scrub
     #[arg(short = 's')]
     sequential: bool,
+    /// ashift=N: log2 of the new drive's sectors, at most that of the vdev, which keeps its own
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = parse_ashift)]
+    ashift: Option<u64>,
     /// Wait until it has all
     #[arg(short = 'w')]
     wait: bool,
@@ -140,8 +147,14 @@ impl ReplaceArgs {
             Some(new) => format!("cannot replace {} with {new}", self.old),
             None => format!("cannot replace {}", self.old),
         };
-        let done =
-            asking.execute(&ReplaceDevice { name, old, new, force, sequential: self.sequential });
+        let done = asking.execute(&ReplaceDevice {
+            name,
+            old,
+            new,
+            force,
+            sequential: self.sequential,
+            ashift: self.ashift,
+        });
         done.map_err(|why| why.with_subject(|| subject))?;
         wait_if(self.wait, asking, &self.pool, SCANS)
     }
@@ -159,6 +172,7 @@ impl AttachArgs {
             new,
             force,
             sequential: self.sequential,
+            ashift: self.ashift,
         });
         done.map_err(|why| why.with_subject(|| subject))?;
         if beside.starts_with("raidz") {

@@ -5,10 +5,9 @@ use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use api::PoolReport;
+use api::{ListPools, PoolReport};
 use engine::pool::VdevStatus;
 
-use super::query_reports;
 use crate::daemon::DaemonArgs;
 use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::time;
@@ -46,11 +45,12 @@ impl RepeatArgs {
     pub(super) fn run_repeatedly(
         &self,
         asking: &DaemonArgs,
+        verbose: bool,
         mut show: impl FnMut(Vec<PoolReport>, &[String], bool) -> CommandResult,
     ) -> CommandResult {
         let RepeatPlan { pools, interval, count } = self.plan()?;
         for turn in 0.. {
-            let found = query_reports(asking, pools)?;
+            let found = asking.request(&ListPools { names: pools.to_vec(), verbose })?;
             self.print_time()?;
             show(found, pools, turn == 0)?;
             io::stdout().flush()?;

@@ -36,9 +36,9 @@ pub(super) struct Args {
     /// Whole paths of drives, as is done without it
     #[arg(short = 'P')]
     _paths: bool,
-    /// All that is known of errors, as is done without it
+    /// Name the damaged files
     #[arg(short = 'v')]
-    _verbose: bool,
+    verbose: bool,
     /// Include deduplication statistics by reference count
     #[arg(short = 'D')]
     dedup: bool,
@@ -70,7 +70,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
-    args.repeat.run_repeatedly(asking, |found, named, _| print_pools(found, named, args, asking))
+    args.repeat.run_repeatedly(asking, args.verbose, |found, named, _| {
+        print_pools(found, named, args, asking)
+    })
 }
 
 fn print_pools(
@@ -190,10 +192,10 @@ fn print_pool(
     }
     writeln!(out, "config:\n")?;
     print_rows(&vdev_rows(pool, args, scripts), &count_columns(args, scripts), out)?;
-    if pool.data_errors.is_empty() {
-        writeln!(out, "\nerrors: No known data errors")?;
-    } else {
-        super::scan::print_damaged(pool, out)?;
+    match pool.data_errors.len() {
+        0 => writeln!(out, "\nerrors: No known data errors")?,
+        _ if args.verbose => super::scan::print_damaged(pool, out)?,
+        count => writeln!(out, "\nerrors: {count} data errors, use '-v' for a list")?,
     }
     if args.dedup { print_dedup(&pool.dedup, out) } else { Ok(()) }
 }

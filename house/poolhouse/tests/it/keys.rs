@@ -91,7 +91,15 @@ fn wrong_key_does_not_stop_the_others() {
     nas.run_ok("zfs unload-key -a");
     std::fs::write(nas.0.join("b"), "something else").unwrap();
     let some = "available\nunavailable\navailable\n";
+    // a check loads none, and works with those that are loaded
+    let checked = nas.run("zfs load-key -an");
+    assert_eq!((checked.status, &*checked.stdout), (1, "2 / 3 key(s) successfully verified\n"));
+    assert_eq!(states(), "unavailable\n".repeat(3));
     let why = nas.run_failing("zfs load-key -a", 1);
+    assert!(why.contains("'tank/b' is wrong"), "{why}");
+    assert_eq!(states(), some);
+    nas.run_ok("zfs load-key -n tank/a");
+    let why = nas.run_failing("zfs load-key -n tank/b", 1);
     assert!(why.contains("'tank/b' is wrong"), "{why}");
     assert_eq!(states(), some);
     nas.run_ok("zfs unload-key -r tank");

@@ -14,6 +14,7 @@ mod config;
 mod daemon;
 mod dashboard;
 mod dataset_commands;
+mod destroy_in_use;
 mod drives;
 #[path = "../../../ups/tests/it/dummy_server.rs"]
 mod dummy_server;

@@ -32,8 +32,8 @@ fn vdev_properties_are_shown_and_set() {
     assert!(value("size").parse::<u64>().unwrap() > 0 && value("children").contains(drive));
     let all = nas.run_ok("zpool get -H -o name,property state tank all-vdevs");
     assert_eq!(all.lines().count(), 4, "{all}");
-    let why = nas.run_failing("zpool set failfast=off tank mirror-0", 1);
-    assert!(why.contains("not supported"), "{why}");
+    let why = nas.run_failing("zpool set path=/dev/null tank mirror-0", 1);
+    assert!(why.contains("cannot be set"), "{why}");
     let why = nas.run_failing("zpool set comment=x tank mirror-7", 1);
     assert!(why.contains("no such vdev"), "{why}");
     assert!(nas.run_ok("zpool history -i tank").contains("vdev set vdev_guid="));
@@ -110,4 +110,66 @@ fn short_help_is_an_invalid_option() {
     let why = nas.run_failing("zpool scrub -h", 2);
     assert!(why.contains("invalid option 'h'") && why.contains("usage:"), "{why}");
     assert!(nas.run_ok("zpool scrub --help").contains("Examples"));
+}
+
+#[test]
+fn vdev_settings_are_kept_and_obeyed() {
+    let nas = TestNas::new("vdevsettings", 2);
+    let drives = nas.drive_paths(2);
+    nas.create_pool("-O canmount=off tank", 2);
+    let (first, second) = (path_arg(&drives[0]), path_arg(&drives[1]));
+    for (setting, vdev) in [
+        ("failfast=off", first),
+        ("io_n=3", first),
+        ("slow_io_t=60", "root"),
+        ("allocating=off", second),
+    ] {
+        nas.run_ok(&format!("zpool set {setting} tank {vdev}"));
+    }
+    let why = nas.run_failing(&format!("zpool set allocating=off tank {first}"), 1);
+    assert!(why.contains("only vdev"), "{why}");
+    nas.run_failing(&format!("zpool set io_n=many tank {first}"), 1);
+    nas.run_ok("zpool export tank");
+    nas.run_ok(&format!("zpool import -d {} tank", path_arg(drives[0].parent().unwrap())));
+    let get = |name: &str, vdev: &str| {
+        nas.run_ok(&format!("zpool get -Hp -o value,source {name} tank {vdev}"))
+    };
+    assert_eq!(get("failfast", first), "off\tlocal\n");
+    assert_eq!(get("io_n", first), "3\tlocal\n");
+    assert_eq!(get("slow_io_t", "root"), "60\tlocal\n");
+    assert_eq!(get("allocating", second), "off\tlocal\n");
+    assert_eq!(get("allocating", first), "on\tdefault\n");
+    let allocated = |vdev: &str| -> u64 {
+        let told = nas.run_ok(&format!("zpool get -Hp -o value allocated tank {vdev}"));
+        told.trim().parse().unwrap()
+    };
+    let before = allocated(second);
+    nas.run_ok("zfs create -V 16M tank/disk");
+    nas.run_ok("zpool sync");
+    assert!(allocated(second) <= before, "nothing new is on it");
+    nas.run_ok(&format!("zpool set io_n=none tank {first}"));
+    assert_eq!(get("io_n", first), "-\tdefault\n");
+    nas.run_ok(&format!("zpool set allocating=on tank {second}"));
+    assert_eq!(get("allocating", second), "on\tdefault\n");
+    nas.run_ok(&format!("zpool set allocating=off tank {first}"));
+    nas.run_ok("zpool export tank");
+}
+
+#[test]
+fn attach_and_replace_take_a_sector_size() {
+    let nas = TestNas::new("attachashift", 2);
+    nas.create_pool("-O canmount=off -o ashift=9 tank", 1);
+    let drives = nas.drive_paths(2);
+    let (first, second) = (path_arg(&drives[0]), path_arg(&drives[1]));
+    for command in ["attach", "replace"] {
+        let why =
+            nas.run_failing(&format!("zpool {command} -o ashift=12 tank {first} {second}"), 255);
+        assert!(why.contains("different optimal sector size"), "{why}");
+        let wrong = nas.run(&format!("zpool {command} -o ashift=17 tank {first} {second}"));
+        assert_ne!(wrong.status, 0);
+    }
+    nas.run_ok(&format!("zpool attach -w -o ashift=9 tank {first} {second}"));
+    nas.run_ok(&format!("zpool detach tank {first}"));
+    nas.run_ok(&format!("zpool replace -f -w -o ashift=9 tank {second} {first}"));
+    nas.run_ok("zpool export tank");
 }

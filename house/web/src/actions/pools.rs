@@ -80,7 +80,14 @@ fn replace(form: &Form) -> Result<Action, String> {
     let new = if typed.is_empty() { form.required("new")? } else { typed };
     let force = form.field("force") == "1";
     let (name, target) = (pool.to_owned(), old.to_owned());
-    let call = ReplaceDevice { name, old: target, new: Some(new.into()), force, sequential: false };
+    let call = ReplaceDevice {
+        name,
+        old: target,
+        new: Some(new.into()),
+        force,
+        sequential: false,
+        ashift: None,
+    };
     let option: &[&str] = if force { &["-f"] } else { &[] };
     let command = [&["zpool", "replace"], option, &[pool, old, new]].concat();
     let consequence = format!(

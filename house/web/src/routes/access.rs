@@ -133,7 +133,7 @@ impl Dashboard {
     pub(super) async fn unlock(self: &Arc<Self>, form: &Form, visit: &Visit) -> Response {
         let call = form.required("root").and_then(|root| {
             let secret = Secret(form.required("key")?.as_bytes().to_vec());
-            let load = LoadKey { name: root.to_owned(), secret };
+            let load = LoadKey { name: root.to_owned(), secret, dry_run: false };
             let names = vec![root.to_owned()];
             let mount = Mount { names, recursive: true, overrides: MountOverrides::default() };
             let load = ApiRequest::new(&load, &format!("zfs load-key {root}"))?;

@@ -8,8 +8,11 @@
 //! free_bpobj          the list of what waits to be freed
 //! features_for_...    the features' tables
 //! ```
+//!
+//! A pool of a legacy version gets only what its version has.
 
-use ondisk::feature::Feature;
+use ondisk::feature::{Feature, VERSION_FEATURES};
+use ondisk::version;
 use units::{ObjectId, ObjsetId};
 
 use super::context::{POOL_DIRECTORY, SyncTaskContext};
@@ -29,12 +32,10 @@ pub struct NewPoolObjects {
     pub root_dir: ObjectId,
     /// The directory that counts the space of the MOS.
     pub mos_dir: ObjectId,
-    /// The directory that counts what waits to be freed.
-    pub free_dir: ObjectId,
-    /// The list of blocks to free.
-    pub free_bpobj: ObjectId,
-    /// The snapshot of nothing.
-    pub origin_snapshot: ObjsetId,
+    /// The directory that counts what waits to be freed, and the list of it: since version 26.
+    pub free: Option<(ObjectId, ObjectId)>,
+    /// The snapshot of nothing: since version 11.
+    pub origin_snapshot: Option<ObjsetId>,
     /// The pool's own file system. Its content is still to be made, and written with a
     /// [`super::DatasetLedger`].
     pub root_objset: ObjsetId,
@@ -47,26 +48,29 @@ pub fn create_pool_objects(
 ) -> Result<NewPoolObjects> {
     let root_dir = create_dir(change, ObjectId::META, ROOT_DATASET)?;
     let mos_dir = create_dir(change, root_dir, "$MOS")?;
-    let free_dir = create_dir(change, root_dir, "$FREE")?;
-    let free_list = bpobj::create(change)?;
-    change.insert_u64(POOL_DIRECTORY, FREE_BPOBJ, free_list.get())?;
-    let dir = create_dir(change, root_dir, "$ORIGIN")?;
-    let nothing = create_head_dataset(change, dir, None)?;
-    let origin = snapshot::create_origin_snapshot(change, nothing)?;
-    features::create_feature_zaps(change)?;
+    let mut free = None;
+    if change.version >= version::DEADLISTS {
+        let free_dir = create_dir(change, root_dir, "$FREE")?;
+        let free_list = bpobj::create(change)?;
+        change.insert_u64(POOL_DIRECTORY, FREE_BPOBJ, free_list.get())?;
+        free = Some((free_dir, free_list));
+    }
+    let mut origin = None;
+    if change.version >= version::NEXT_CLONES {
+        let dir = create_dir(change, root_dir, "$ORIGIN")?;
+        let nothing = create_head_dataset(change, dir, None)?;
+        origin = Some(snapshot::create_origin_snapshot(change, nothing)?);
+    }
+    if change.version >= VERSION_FEATURES {
+        features::create_feature_zaps(change)?;
+    }
     for feature in enable {
         features::enable(change, feature)?;
     }
     let root = create_head_dataset(change, root_dir, None)?;
-    let [origin, root] = [origin, root].map(|id| ObjsetId::new(id.get()));
-    Ok(NewPoolObjects {
-        root_dir,
-        mos_dir,
-        free_dir,
-        free_bpobj: free_list,
-        origin_snapshot: origin,
-        root_objset: root,
-    })
+    let to_objset = |id: ObjectId| ObjsetId::new(id.get());
+    let (origin_snapshot, root_objset) = (origin.map(to_objset), to_objset(root));
+    Ok(NewPoolObjects { root_dir, mos_dir, free, origin_snapshot, root_objset })
 }
 
 /// One of the pool's own directories: `$MOS`, `$FREE`.

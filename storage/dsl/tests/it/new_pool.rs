@@ -15,10 +15,10 @@ fn a_new_pool_has_what_every_pool_has() {
     let tree = world.tree();
     let names: Vec<_> = tree.dirs().map(|dir| dir.path().to_owned()).collect();
     assert_eq!(names, ["tank", "tank/$FREE", "tank/$MOS", "tank/$ORIGIN"]);
-    assert_eq!(tree.origin_snapshot(), Some(skeleton.origin_snapshot));
+    assert_eq!(tree.origin_snapshot(), skeleton.origin_snapshot);
     assert_eq!(tree.root(), skeleton.root_dir);
 
-    let origin = tree.dataset(skeleton.origin_snapshot).unwrap();
+    let origin = tree.dataset(skeleton.origin_snapshot.unwrap()).unwrap();
     let record = origin.phys().unwrap();
     assert_eq!((record.creation_txg, record.children), (Txg::new(1), 2));
     assert!(record.is_snapshot() && !record.previous.exists());
@@ -27,7 +27,7 @@ fn a_new_pool_has_what_every_pool_has() {
     let root = tree.find("tank").unwrap();
     let record = root.phys().unwrap();
     assert_eq!(record.creation_txg, Txg::new(1));
-    assert_eq!(record.previous.get(), skeleton.origin_snapshot.get());
+    assert_eq!(record.previous.get(), skeleton.origin_snapshot.unwrap().get());
     assert_eq!(record.previous_txg, Txg::new(1));
     assert_eq!(record.flags, Dataset::UNIQUE_ACCURATE);
     assert!(record.root.is_hole());
@@ -35,15 +35,16 @@ fn a_new_pool_has_what_every_pool_has() {
     assert_eq!(parts.len(), 1);
     assert_eq!(parts[0].0, Txg::ZERO);
     let dir = root.dir().phys();
-    assert_eq!(dir.origin.get(), skeleton.origin_snapshot.get());
+    assert_eq!(dir.origin.get(), skeleton.origin_snapshot.unwrap().get());
     assert_eq!(dir.flags, 1);
     assert!(root.clone_origin().unwrap().is_none());
 
-    let free = world.mos.object(skeleton.free_bpobj).unwrap();
+    let (_, free_list) = skeleton.free.unwrap();
+    let free = world.mos.object(free_list).unwrap();
     assert_eq!(free.dnode().kind, ObjectType::BPOBJ);
     assert_eq!((free.block_size(), free.bonus().len()), (128 << 10, 48));
     let directory = Zap::open(world.mos.object(ObjectId::new(1)).unwrap()).unwrap();
-    assert_eq!(directory.lookup_u64(b"free_bpobj").unwrap(), Some(skeleton.free_bpobj.get()));
+    assert_eq!(directory.lookup_u64(b"free_bpobj").unwrap(), Some(free_list.get()));
     assert!(directory.lookup_u64(b"root_dataset").unwrap().is_some());
 }
 

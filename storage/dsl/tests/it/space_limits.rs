@@ -43,3 +43,56 @@ fn quotas_and_reservations_limit_available_space() {
     set("tank/b", "reservation", 60_000);
     assert_eq!(room(id), SpaceLimit { bytes: 100_000 - root - 60_000 - own, is_quota: true });
 }
+
+/// All orders of a few things.
+fn permutations<T: Clone>(things: &[T]) -> Vec<Vec<T>> {
+    let Some((first, rest)) = things.split_first() else { return vec![Vec::new()] };
+    let mut all = Vec::new();
+    for shorter in permutations(rest) {
+        for at in 0..=shorter.len() {
+            let mut longer = shorter.clone();
+            longer.insert(at, first.clone());
+            all.push(longer);
+        }
+    }
+    all
+}
+
+#[test]
+fn limits_are_set_together_in_any_order() {
+    let (world, _) = TestPool::with_all_features();
+    world.with_context(|change| write::create_dataset(change, "tank/a")).unwrap();
+    let sizes = |factor: u64| {
+        [("quota", 4), ("refquota", 3), ("reservation", 4), ("refreservation", 3)]
+            .map(|(name, size)| (name.to_owned(), PropertyValue::Number(size * factor)))
+    };
+    let set = |settings: &[(String, PropertyValue)]| {
+        let kind = DatasetKind::Filesystem;
+        world.with_context(|change| write::set_properties(change, "tank/a", kind, settings))
+    };
+    let value =
+        |name: &str| world.tree().find("tank/a").unwrap().property(name).unwrap().unwrap().value;
+    // larger and smaller limits in turn, from none on
+    for (round, settings) in permutations(&sizes(1)).into_iter().enumerate() {
+        let factor = if round % 2 == 0 { 100_000 } else { 20_000 };
+        let scaled: Vec<_> = settings
+            .into_iter()
+            .map(|(name, _)| sizes(factor).into_iter().find(|(other, _)| *other == name).unwrap())
+            .collect();
+        set(&scaled).unwrap_or_else(|why| panic!("{scaled:?}: {why}"));
+        assert_eq!(value("quota"), (4 * factor).to_string());
+        assert_eq!(value("refreservation"), (3 * factor).to_string());
+    }
+    // what is not valid together changes nothing
+    for settings in
+        permutations(&[("quota".to_owned(), 10_000), ("reservation".to_owned(), 10_001)])
+    {
+        let settings: Vec<_> =
+            settings.into_iter().map(|(name, size)| (name, PropertyValue::Number(size))).collect();
+        let _: dsl::Error = set(&settings).unwrap_err();
+        assert_eq!(
+            (value("quota"), value("reservation")),
+            ("80000".to_owned(), "80000".to_owned())
+        );
+    }
+}

@@ -15,6 +15,7 @@ use super::auxiliary::FoundDrive;
 use super::datasets::{check_new_dataset, check_properties};
 use super::encryption::{DatasetEncryption, new_encryption};
 use super::name_rules::NameRules;
+use super::pool_name::check_pool_name;
 use super::rewind::{OpenedState, Rewind, RewindProbe, RewindTarget, open_with_rewind};
 use super::{
     CreateOptions, Environment, LoadedKeys, NewDataset, Pool, auxiliary, latency, pool_name,
@@ -79,7 +80,8 @@ pub fn create_encrypted(
 
 /// Checks everything that [`create_encrypted`] checks before it writes. Nothing is written, and no
 /// key is needed.
-pub fn check_create(new: &NewPool) -> Result<()> {
+pub fn check_create(new: &NewPool, wishes: &CreateOptions) -> Result<()> {
+    wishes.check_vdevs(new)?;
     let devices = open_new_drives(new)?;
     check_new_dataset(
         &NewDataset { name: new.name.clone(), properties: new.properties.clone() },
@@ -138,6 +140,7 @@ fn create_pool(
     (mut wishes, secret): (CreateOptions, Option<&[u8]>),
     world: &Environment,
 ) -> Result<Pool> {
+    wishes.check_vdevs(new)?;
     let mut root = NewDataset { name: new.name.clone(), properties: new.properties.clone() };
     let keying = new_encryption(world, &mut root, None, secret)?;
     let naming = NameRules::extract(&mut root, None)?;
@@ -152,6 +155,7 @@ fn create_pool(
         tops,
         devices,
         auxiliary,
+        version: wishes.version,
         features: wishes.features.clone(),
         host: world.host.clone(),
         root_key: keying.as_ref().map(DatasetEncryption::to_root_key),
@@ -247,41 +251,6 @@ pub fn open_unused_drive(path: &Path, force: bool) -> Result<Arc<dyn Device>> {
         return Err(Error::DeviceHasData { path: path.display().to_string(), content: whose });
     }
     Ok(device)
-}
-
-/// The most bytes of a pool's name: OpenZFS reserves space for `/$ORIGIN@$ORIGIN` after it, in 256
-/// with a zero.
-const MAX_POOL_NAME_LEN: usize = 239;
-
-/// Whether a pool may have this name: the rules are those of OpenZFS.
-pub fn check_pool_name(name: &str) -> Result<()> {
-    let refuse = |why: &str| Err(Error::Usage { what: format!("cannot create '{name}': {why}") });
-    let reserved = ["mirror", "raidz", "draid", "spare"];
-    if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        return refuse("name must begin with a letter\npool name may have been omitted");
-    }
-    if let Some(word) = reserved.iter().find(|word| name.starts_with(**word)) {
-        let what = format!(
-            "name is reserved\npool name may have been omitted: no pool is called {word}..."
-        );
-        return refuse(&what);
-    }
-    if name == "log" {
-        return refuse("name is reserved\npool name may have been omitted");
-    }
-    let fits = |c: char| c.is_ascii_alphanumeric() || "_-.: ".contains(c);
-    if let Some(wrong) = name.chars().find(|c| !fits(*c)) {
-        return refuse(&format!(
-            "invalid character '{wrong}' in pool name\npool name may have been omitted"
-        ));
-    }
-    if name.len() > MAX_POOL_NAME_LEN {
-        return refuse(&format!(
-            "name is too long: it has {} bytes, and {MAX_POOL_NAME_LEN} fit",
-            name.len()
-        ));
-    }
-    Ok(())
 }
 
 /// All data vdevs bear the loss of as many drives.

@@ -1,8 +1,9 @@
 //! Drives with too many errors: OpenZFS's rule, applied to the counts of each drive.
 //!
-//! Ten errors within ten minutes are too many. A drive with that many I/O errors is taken out of
-//! service, unless its vdev has no valid replicas without it. A drive with that many checksum
-//! errors stays in use and is DEGRADED until `zpool clear`. A hot spare replaces either.
+//! Ten errors within ten minutes are too many, unless the vdev has thresholds of its own
+//! ([`super::vdev_settings`]). A drive with that many I/O errors is taken out of service, unless its vdev has no valid
+//! replicas without it. A drive with that many checksum errors stays in use and is DEGRADED until `zpool clear`; so is one
+//! with too many slow I/Os, where they count. A hot spare replaces either.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +12,8 @@ use spa::OfflineResult;
 use units::Guid;
 use vdev::OutOfService;
 
+use super::vdev_settings::{FaultThresholds, Threshold};
 use crate::pool::handles::Drives;
-
-/// As many errors are too many,
-const MAX_ERRORS: u64 = 10;
-/// within this many seconds.
-const WINDOW_SECONDS: u64 = 600;
 
 /// A drive that was found to have too many errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +27,8 @@ pub struct DiagnosedDrive {
 /// The errors of drives in the last minutes.
 #[derive(Debug, Default)]
 pub(super) struct Diagnosis {
-    drives: BTreeMap<Guid, [ErrorWindow; 2]>,
+    /// I/O errors, checksum errors and slow I/Os.
+    drives: BTreeMap<Guid, [ErrorWindow; 3]>,
     degraded: BTreeSet<Guid>,
     /// Drives that `zpool offline -f` degraded.
     externally_degraded: BTreeSet<Guid>,
@@ -46,16 +44,21 @@ struct ErrorWindow {
 }
 
 impl ErrorWindow {
+    /// Whether there were errors of late, with this count.
+    fn is_active(&self, count: u64) -> bool {
+        count != self.last || !self.growth.is_empty()
+    }
+
     /// Notes a count; returns whether there were too many errors of late.
-    fn record(&mut self, count: u64, now: u64) -> bool {
+    fn record(&mut self, count: u64, now: u64, most: Threshold) -> bool {
         // a clear resets the counts
         let more = count.checked_sub(self.last).unwrap_or(count);
         self.last = count;
         if more > 0 {
             self.growth.push((now, more));
         }
-        self.growth.retain(|(then, _)| now.abs_diff(*then) <= WINDOW_SECONDS);
-        self.growth.iter().map(|(_, more)| more).sum::<u64>() >= MAX_ERRORS
+        self.growth.retain(|(then, _)| now.abs_diff(*then) <= most.seconds);
+        self.growth.iter().map(|(_, more)| more).sum::<u64>() >= most.events.max(1)
     }
 }
 
@@ -101,12 +104,11 @@ impl Drives<'_> {
             }
             let (checksum, read) = leaf.error_counts();
             let io = read + leaf.write_errors();
-            let mut diagnosis = self.pool.0.diagnosis.lock();
-            let [io_errors, wrong] = diagnosis.drives.entry(leaf.guid()).or_default();
-            let (too_many_io, too_many_wrong) =
-                (io_errors.record(io, now), wrong.record(checksum, now));
-            let is_new = too_many_wrong && diagnosis.degraded.insert(leaf.guid());
-            drop(diagnosis);
+            let counts = [io, checksum, leaf.slow_requests()];
+            let [too_many_io, too_many_wrong, too_many_slow] =
+                self.record_errors(leaf.guid(), counts, now);
+            let is_degraded = too_many_wrong || too_many_slow;
+            let is_new = is_degraded && self.pool.0.diagnosis.lock().degraded.insert(leaf.guid());
             let device = || leaf.device().map_or_else(String::new, |it| it.name().to_owned());
             let take_offline =
                 || self.pool.0.spa.take_offline(leaf.guid(), OutOfService::TooManyErrors);
@@ -120,23 +122,47 @@ impl Drives<'_> {
         }
         found
     }
+
+    /// Notes the counts of I/O errors, checksum errors and slow I/Os of a drive; returns of which there were too many.
+    fn record_errors(self, drive: Guid, counts: [u64; 3], now: u64) -> [bool; 3] {
+        let mut diagnosis = self.pool.0.diagnosis.lock();
+        let windows = diagnosis.drives.entry(drive).or_default();
+        if !windows.iter().zip(counts).any(|(window, count)| window.is_active(count)) {
+            return [false; 3];
+        }
+        drop(diagnosis);
+        // read from the pool, and only for a drive with errors
+        let FaultThresholds { checksum, io, slow } = self.pool.fault_thresholds(drive);
+        let mut diagnosis = self.pool.0.diagnosis.lock();
+        let [io_errors, wrong, slow_ios] = diagnosis.drives.entry(drive).or_default();
+        let [io_count, wrong_count, slow_count] = counts;
+        let unlimited = Threshold { events: u64::MAX, seconds: 0 };
+        [
+            io_errors.record(io_count, now, io),
+            wrong.record(wrong_count, now, checksum),
+            slow_ios.record(slow_count, now, slow.unwrap_or(unlimited)),
+        ]
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ErrorWindow, WINDOW_SECONDS};
+    use super::ErrorWindow;
+    use crate::pool::vdev_settings::FaultThresholds;
 
     #[test]
     fn ten_errors_in_ten_minutes_are_too_many() {
+        let most = FaultThresholds::default().io;
+        let record = |window: &mut ErrorWindow, count, now| window.record(count, now, most);
         let mut window = ErrorWindow::default();
-        assert!(!window.record(9, 1000));
-        assert!(!window.record(9, 1001));
-        assert!(window.record(10, 1002));
+        assert!(!record(&mut window, 9, 1000));
+        assert!(!record(&mut window, 9, 1001));
+        assert!(record(&mut window, 10, 1002));
         let mut window = ErrorWindow::default();
-        assert!(!window.record(9, 1000));
-        assert!(!window.record(11, 1001 + WINDOW_SECONDS), "nine of them are long ago");
+        assert!(!record(&mut window, 9, 1000));
+        assert!(!record(&mut window, 11, 1001 + most.seconds), "nine of them are long ago");
         // cleared meanwhile
-        assert!(!window.record(3, 1002 + WINDOW_SECONDS));
-        assert!(window.record(9, 1003 + WINDOW_SECONDS));
+        assert!(!record(&mut window, 3, 1002 + most.seconds));
+        assert!(record(&mut window, 9, 1003 + most.seconds));
     }
 }

@@ -252,6 +252,13 @@ impl Keys<'_> {
         Ok(())
     }
 
+    /// Checks that a key is the one of a dataset, loaded or not. Nothing changes.
+    pub fn check(self, dataset: &str, secret: &[u8]) -> Result<()> {
+        let tree = self.pool.tree()?;
+        let failed = |error| Error::from_dsl_error(dataset, &error);
+        tree.check_key(&tree.find(dataset).map_err(failed)?, secret).map_err(failed)
+    }
+
     /// Unloads the key of a dataset, and of all with the same encryption root. None of
     /// them is open afterwards; it is refused while a program has one open as a volume.
     pub fn unload(self, dataset: &str) -> Result<()> {

@@ -17,6 +17,7 @@ mod checkpoint;
 mod compatibility;
 mod corrective_receive;
 mod create;
+mod create_options;
 mod data_errors;
 mod datasets;
 mod delegation;
@@ -81,6 +82,7 @@ mod upgrade;
 mod vdev_mismatch;
 mod vdev_properties;
 mod vdev_removal;
+mod vdev_settings;
 mod volume_snapshots;
 mod volumes;
 
@@ -105,10 +107,11 @@ pub use cache::CacheCounts;
 pub use checkpoint::CheckpointStatus;
 pub use corrective_receive::Healed;
 pub use create::{
-    ImportOptions, NewPool, NewVdev, check_create, check_pool_name, create, create_encrypted,
-    create_on_devices, create_on_devices_with, create_with_options, import, import_devices,
-    import_devices_with, import_with, open_unused_drive, preview_rewind,
+    ImportOptions, NewPool, NewVdev, check_create, create, create_encrypted, create_on_devices,
+    create_on_devices_with, create_with_options, import, import_devices, import_devices_with,
+    import_with, open_unused_drive, preview_rewind,
 };
+pub use create_options::CreateOptions;
 pub use datasets::{NewDataset, check_new_dataset};
 pub use delegation::check_permission_name;
 pub use destroy::DestroyPlan;
@@ -136,7 +139,8 @@ pub use offline::OfflineOptions;
 pub use ondisk::dsl::{DelegationKey, DelegationScope, Grantee};
 pub use ondisk::stream::{Package, PackagedDataset, PackagedValue};
 pub use open_volumes::DatasetHold;
-pub use properties::{CreateOptions, PoolProperty};
+pub use pool_name::check_pool_name;
+pub use properties::PoolProperty;
 pub use raidz_expand::ExpansionStatus;
 pub use receive::{ExchangeHead, ReceiveRequest, Received};
 pub use received_properties::ReceiveProperties;

@@ -1,4 +1,4 @@
-//! Whether the datasets of a pool fit under another pool name.
+//! The rules of pool names, and whether the datasets of a pool fit under another one.
 //!
 //! OpenZFS stores full names (`pool/dataset@snapshot`) in 256 bytes with a zero at the end. It
 //! refuses to import or examine a pool with a longer one.
@@ -9,6 +9,41 @@ use crate::{Error, Result};
 
 /// The most bytes of a full name.
 const MAX_DATASET_NAME_LEN: usize = 255;
+
+/// The most bytes of a pool's name: OpenZFS reserves space for `/$ORIGIN@$ORIGIN` after it, in 256
+/// with a zero.
+const MAX_POOL_NAME_LEN: usize = 239;
+
+/// Whether a pool may have this name: the rules are those of OpenZFS.
+pub fn check_pool_name(name: &str) -> Result<()> {
+    let refuse = |why: &str| Err(Error::Usage { what: format!("cannot create '{name}': {why}") });
+    let reserved = ["mirror", "raidz", "draid", "spare"];
+    if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        return refuse("name must begin with a letter\npool name may have been omitted");
+    }
+    if let Some(word) = reserved.iter().find(|word| name.starts_with(**word)) {
+        let what = format!(
+            "name is reserved\npool name may have been omitted: no pool is called {word}..."
+        );
+        return refuse(&what);
+    }
+    if name == "log" {
+        return refuse("name is reserved\npool name may have been omitted");
+    }
+    let fits = |c: char| c.is_ascii_alphanumeric() || "_-.: ".contains(c);
+    if let Some(wrong) = name.chars().find(|c| !fits(*c)) {
+        return refuse(&format!(
+            "invalid character '{wrong}' in pool name\npool name may have been omitted"
+        ));
+    }
+    if name.len() > MAX_POOL_NAME_LEN {
+        return refuse(&format!(
+            "name is too long: it has {} bytes, and {MAX_POOL_NAME_LEN} fit",
+            name.len()
+        ));
+    }
+    Ok(())
+}
 
 /// Refuses a new name for a pool under which a dataset, snapshot or bookmark would have a name that is
 /// too long.

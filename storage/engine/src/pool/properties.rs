@@ -16,6 +16,7 @@ use vdev::DEFAULT_BACKGROUND_SHARE;
 
 use super::Pool;
 use super::compatibility;
+use super::create_options::with_dependencies;
 use super::history::record_pool_event;
 use super::upgrade::enable_feature;
 use crate::pool::handles::{Properties, Scans};
@@ -55,13 +56,13 @@ const ENUM_PROPERTIES: [EnumProperty; 7] = [
 ];
 
 /// The prefix of the properties of features.
-const FEATURE_PREFIX: &str = "feature@";
+pub(super) const FEATURE_PREFIX: &str = "feature@";
 const MULTIHOST: &str = "multihost";
-const ASHIFT: &str = "ashift";
+pub(super) const ASHIFT: &str = "ashift";
 const BOOTFS: &str = "bootfs";
 const DEDUP_TABLE_QUOTA: &str = "dedup_table_quota";
 const COMMENT: &str = "comment";
-const COMPATIBILITY: &str = "compatibility";
+pub(super) const COMPATIBILITY: &str = "compatibility";
 const MAX_COMMENT_LEN: usize = 32;
 /// Properties that can be looked at only.
 const READ_ONLY_PROPERTIES: [&str; 16] = [
@@ -85,7 +86,7 @@ const READ_ONLY_PROPERTIES: [&str; 16] = [
 
 /// The action for a property.
 #[derive(Clone)]
-enum PoolPropertyChange {
+pub(super) enum PoolPropertyChange {
     Number(&'static str, u64),
     Comment(Option<String>),
     Compatibility(Option<String>),
@@ -96,7 +97,7 @@ enum PoolPropertyChange {
 }
 
 /// Validates the new value of a property.
-fn parse_property(name: &str, value: &str) -> Result<PoolPropertyChange> {
+pub(super) fn parse_property(name: &str, value: &str) -> Result<PoolPropertyChange> {
     let usage = |what: String| Err(Error::Usage { what });
     if let Some(choice) = ENUM_PROPERTIES.iter().find(|choice| choice.name == canonical_name(name))
     {
@@ -149,9 +150,10 @@ fn parse_property(name: &str, value: &str) -> Result<PoolPropertyChange> {
             ))
         }
         "readonly" => usage("property 'readonly' can only be set at import time".to_owned()),
-        DEDUP_TABLE_QUOTA => usage(format!(
-            "'{DEDUP_TABLE_QUOTA}' is not supported: the size of deduplication tables is not limited"
-        )),
+        DEDUP_TABLE_QUOTA => match parse_dedup_table_quota(value) {
+            Some(quota) => Ok(PoolPropertyChange::Number(DEDUP_TABLE_QUOTA, quota)),
+            None => usage(format!("bad numeric value '{value}'")),
+        },
         name if READ_ONLY_PROPERTIES.contains(&name) => usage(format!("'{name}' is readonly")),
         name if name.contains(':') => {
             check_user_property(name, value)?;
@@ -181,69 +183,6 @@ pub(super) fn check_user_property(name: &str, value: &str) -> Result<()> {
 /// Some names have a short form.
 fn canonical_name(name: &str) -> &str {
     if name == "listsnaps" { "listsnapshots" } else { name }
-}
-
-/// The properties of a pool that is to be, and the features that it begins with.
-pub struct CreateOptions {
-    changes: Vec<PoolPropertyChange>,
-    pub(super) features: Vec<&'static Feature>,
-}
-
-impl CreateOptions {
-    /// Validates the properties of a new pool: names and values; `feature@NAME` may be "enabled" or
-    /// "disabled". It begins with all features, or those of the sets in `compatibility`.
-    ///
-    /// `bare`: it begins with only the features that are enabled one by one.
-    pub fn parse(properties: &[(String, String)], bare: bool) -> Result<Self> {
-        let kept_to = properties.iter().find(|(name, _)| name == COMPATIBILITY);
-        let allowed =
-            kept_to.map(|(_, sets)| compatibility::allowed_features(sets)).transpose()?.flatten();
-        let allowed = allowed.unwrap_or_else(|| FEATURES.iter().collect());
-        let mut wanted: Vec<&str> =
-            allowed.iter().filter(|_| !bare).map(|feature| feature.name).collect();
-        let mut settings = Vec::new();
-        for (name, value) in properties {
-            match (name.strip_prefix(FEATURE_PREFIX), value.as_str()) {
-                (Some(feature), "disabled") if Feature::by_name(feature).is_some() => {
-                    wanted.retain(|name| *name != feature);
-                }
-                _ => match parse_property(name, value)? {
-                    PoolPropertyChange::Feature(feature) => wanted.push(feature.name),
-                    setting => settings.push(setting),
-                },
-            }
-        }
-        Ok(Self { changes: settings, features: with_dependencies(&wanted) })
-    }
-
-    /// The names of the features that it begins with.
-    pub fn features(&self) -> impl Iterator<Item = &'static str> {
-        self.features.iter().map(|feature| feature.name)
-    }
-
-    /// For vdevs that come later, the pool keeps the sector size that it was made with.
-    pub(super) fn set_ashift(&mut self, shift: u64) {
-        self.changes.push(PoolPropertyChange::Number(ASHIFT, shift));
-    }
-
-    /// Sets them in the pool that was made.
-    pub(super) fn apply_to(self, held: &Pool) -> Result<()> {
-        self.changes.into_iter().try_for_each(|setting| held.apply_change(setting))
-    }
-}
-
-/// Features with their dependencies.
-fn with_dependencies(names: &[&str]) -> Vec<&'static Feature> {
-    let mut wanted = names.to_vec();
-    let mut at = 0;
-    while let Some(name) = wanted.get(at) {
-        let needs = Feature::by_name(name).map_or(&[][..], |feature| feature.dependencies);
-        wanted.extend(needs);
-        at += 1;
-        let mut seen = std::collections::BTreeSet::new();
-        wanted.retain(|name| seen.insert(*name));
-    }
-    FEATURES.iter().filter(|feature| wanted.contains(&feature.name)).collect()
 }
 
 impl Properties<'_> {
@@ -332,14 +271,16 @@ impl Pool {
         })
     }
 
-    fn apply_change(&self, setting: PoolPropertyChange) -> Result<()> {
+    pub(super) fn apply_change(&self, setting: PoolPropertyChange) -> Result<()> {
         let pool = self.name().to_owned();
         let done = self.run_sync_task(move |active, change| {
             let failed = |error: dsl::Error| Error::from_dsl_error(&pool, &error);
             match setting {
                 PoolPropertyChange::Number(name, number) => {
-                    if name == MULTIHOST {
-                        active.set_heartbeat(number == 1);
+                    match name {
+                        MULTIHOST => active.set_heartbeat(number == 1),
+                        DEDUP_TABLE_QUOTA => active.set_dedup_table_quota(number),
+                        _ => {}
                     }
                     write::set_pool_property(change, name, number).map_err(failed)?;
                     record_pool_event(active, change, "set", &format!("{name}={number}"));
@@ -526,11 +467,20 @@ fn property(name: &str, value: String, source: &str) -> PoolProperty {
     PoolProperty { name: name.to_owned(), value, source: source.to_owned() }
 }
 
+fn parse_dedup_table_quota(value: &str) -> Option<u64> {
+    match value {
+        "none" => Some(0),
+        "auto" => Some(u64::MAX),
+        // the largest number is no size
+        bytes => units::parse_binary(bytes).filter(|bytes| *bytes < u64::MAX),
+    }
+}
+
 /// The words of a quota of deduplication tables: OpenZFS stores 0 for none and the largest numbers for automatic.
 fn format_dedup_table_quota(stored: Option<u64>) -> String {
     match stored {
         Some(0) => "none".to_owned(),
-        Some(bytes) if bytes < u64::MAX - 1 => bytes.to_string(),
+        Some(bytes) if bytes < u64::MAX => bytes.to_string(),
         _ => "auto".to_owned(),
     }
 }
@@ -544,30 +494,7 @@ fn clone_ratio(cloned: u64, saved: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{CreateOptions, parse_property};
-
-    fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
-        all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-    }
-
-    #[test]
-    fn features_include_their_dependencies() {
-        let bare =
-            CreateOptions::parse(&pairs(&[("feature@zstd_compress", "enabled")]), true).unwrap();
-        let names: Vec<_> = bare.features.iter().map(|feature| feature.name).collect();
-        assert_eq!(names, ["extensible_dataset", "zstd_compress"]);
-        let all = CreateOptions::parse(&[], false).unwrap();
-        let fewer = CreateOptions::parse(&pairs(&[("feature@draid", "disabled")]), false).unwrap();
-        assert_eq!(fewer.features.len() + 1, all.features.len());
-        let any = CreateOptions::parse(&pairs(&[("compatibility", "off")]), false).unwrap();
-        assert_eq!(any.features.len(), all.features.len());
-        let of_grub = |more| {
-            let all = [("compatibility", "grub2"), ("feature@draid", more)];
-            CreateOptions::parse(&pairs(&all), false).unwrap().features.len()
-        };
-        assert_eq!((of_grub("disabled"), of_grub("enabled")), (22, 23));
-        assert!(CreateOptions::parse(&pairs(&[("compatibility", "grub3")]), false).is_err());
-    }
+    use super::parse_property;
 
     #[test]
     fn what_pools_have_not_is_refused() {

@@ -6,7 +6,7 @@ use spa::{ActivePool, ImportPoint, PoolOpenOptions, SplitDevice};
 use units::Guid;
 
 use super::Pool;
-use super::create::check_pool_name;
+use super::pool_name::check_pool_name;
 use crate::pool::handles::Vdevs;
 use crate::{Error, Result};
 

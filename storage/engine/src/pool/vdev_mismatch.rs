@@ -10,10 +10,34 @@ use device::Device;
 use spa::vdev_layout::{VdevLayout, VdevRole};
 
 use super::{NewPool, NewVdev};
+use crate::pool::handles::Vdevs;
 use crate::{Error, Result};
 
 /// Bytes by which drives of one vdev may differ: those of one model are not all equal.
 const SIZE_TOLERANCE: u64 = 16 << 20;
+
+impl Vdevs<'_> {
+    /// Refuses larger sectors for a new drive than the vdev has that it comes to. `existing`: a drive of the vdev, or the
+    /// vdev. A vdev keeps its sector size, so that smaller ones have no effect.
+    pub fn check_ashift(self, existing: &str, ashift: u64) -> Result<()> {
+        if !(9..=16).contains(&ashift) {
+            return Err(Error::Usage {
+                what: format!(
+                    "property 'ashift' number {ashift} is invalid, only values between 9 and 16 are allowed."
+                ),
+            });
+        }
+        let of_vdev = self.pool.ashift_of(existing)?;
+        if of_vdev.is_some_and(|of_vdev| ashift > of_vdev) {
+            return Err(Error::Refused {
+                what: "new device has a different optimal sector size; use the option '-o ashift=N' to \
+                       override the optimal size"
+                    .to_owned(),
+            });
+        }
+        Ok(())
+    }
+}
 
 /// Refuses dissimilar vdevs.
 pub(super) fn check_new_pool(new: &NewPool, devices: &[Arc<dyn Device>]) -> Result<()> {

@@ -1,8 +1,8 @@
 //! Properties of vdevs (vdevprops(7)): figures of a vdev, its comment, and properties of users' own.
 //!
 //! The comment and users' properties are texts in the vdev's ZAP: the root's, which pools with the feature
-//! `vdev_zaps_v2` have, a top-level vdev's, or a leaf's. OpenZFS's other settings of vdevs (`allocating`, `failfast`,
-//! `checksum_n`, ...) change how the pool works. They are shown with their defaults and cannot be set here.
+//! `vdev_zaps_v2` have, a top-level vdev's, or a leaf's. Settings that change how the pool works are in
+//! [`super::vdev_settings`]. The path of a vdev is shown and cannot be set here.
 
 use ondisk::label::{VdevConfig, VdevKind};
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,7 @@ use zap::{Zap, ZapValue};
 use super::history::record_pool_event;
 use super::properties::check_user_property;
 use super::status::VdevStatus;
+use super::vdev_settings::{ALLOCATING, VdevSetting};
 use super::{DriveIoStats, Pool, PoolProperty, RequestStats};
 use crate::pool::handles::Properties;
 use crate::summary::vdev_name;
@@ -23,19 +24,6 @@ const MAX_COMMENT_LEN: usize = 8191;
 /// The words for all vdevs of a pool, and for its root vdev.
 const ALL_VDEVS: &str = "all-vdevs";
 const ROOT: [&str; 2] = ["root", "root-0"];
-/// Settings that OpenZFS has and that cannot be set here.
-const FIXED_SETTINGS: [&str; 9] = [
-    "path",
-    "allocating",
-    "failfast",
-    "checksum_n",
-    "checksum_t",
-    "io_n",
-    "io_t",
-    "slow_io_n",
-    "slow_io_t",
-];
-
 /// A vdev and its properties.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VdevProperties {
@@ -65,11 +53,22 @@ impl Properties<'_> {
             .collect()
     }
 
-    /// Sets the comment of a vdev or a property of a user's own. An empty value removes it.
+    /// Sets a setting of a vdev, its comment or a property of a user's own. An empty text removes the entry.
     pub fn set_vdev(self, vdev: &str, name: &str, value: &str) -> Result<()> {
-        check_vdev_property(name, value)?;
+        let setting = VdevSetting::parse(name, value).transpose()?;
+        if setting.is_none() {
+            check_vdev_property(name, value)?;
+        }
         let root = self.pool.root_config()?;
         let config = self.pool.find_vdev(&root, vdev)?;
+        let entry = match setting {
+            Some(VdevSetting::Allocating(is_on)) => {
+                return self.pool.set_allocating(&root, config, is_on);
+            }
+            Some(VdevSetting::Number(_, number)) => Some(ZapValue::from_u64(number)),
+            None if value.is_empty() => None,
+            None => Some(ZapValue::new(1, [value.as_bytes(), &[0]].concat())),
+        };
         let guid = config.guid;
         let Some(table) = vdev_zap(config) else {
             let what = format!(
@@ -87,11 +86,9 @@ impl Properties<'_> {
             };
             let object = change.mos.object(table).map_err(|why| damaged(&why))?;
             let table = Zap::open(object).map_err(|why| damaged(&why))?;
-            let done = if value.is_empty() {
-                table.remove(change.tx, name.as_bytes()).map(drop)
-            } else {
-                let text = ZapValue::new(1, [value.as_bytes(), &[0]].concat());
-                table.update(change.tx, name.as_bytes(), &text)
+            let done = match entry {
+                None => table.remove(change.tx, name.as_bytes()).map(drop),
+                Some(entry) => table.update(change.tx, name.as_bytes(), &entry),
             };
             done.map_err(|why| damaged(&why))?;
             let detail = format!("vdev_guid={}: {name}={value}", guid.get());
@@ -102,6 +99,23 @@ impl Properties<'_> {
 }
 
 impl Pool {
+    /// Has new blocks go to a top-level vdev, or to the others only.
+    fn set_allocating(&self, root: &VdevConfig, vdev: &VdevConfig, is_on: bool) -> Result<()> {
+        let name = self.shown_name(root, vdev);
+        let refuse =
+            |why: &str| Error::Refused { what: format!("cannot set property for '{name}': {why}") };
+        if !root.children.iter().any(|top| top.guid == vdev.guid) || vdev.is_log {
+            return Err(refuse("only a top-level vdev for data has 'allocating'"));
+        }
+        self.check_writable()?;
+        self.0.spa.set_allocating(vdev.id, is_on).map_err(|error| match error {
+            spa::Error::Removal(_) | spa::Error::DeviceChange(_) | spa::Error::Checkpoint(_) => {
+                refuse(&error.to_string())
+            }
+            other => self.explain_error(&other),
+        })
+    }
+
     fn root_config(&self) -> Result<VdevConfig> {
         let missing = || Error::DamagedPool {
             pool: self.name().to_owned(),
@@ -122,6 +136,14 @@ impl Pool {
         let no_vdev =
             || Error::Refused { what: format!("no such vdev '{word}' in pool '{}'", self.name()) };
         root.walk().skip(1).find(is_it).ok_or_else(no_vdev)
+    }
+
+    /// log2 of the sectors of the top-level vdev that a drive or vdev belongs to.
+    pub(super) fn ashift_of(&self, word: &str) -> Result<Option<u64>> {
+        let root = self.root_config()?;
+        let guid = self.find_vdev(&root, word)?.guid;
+        let is_in = |top: &&VdevConfig| top.walk().any(|vdev| vdev.guid == guid);
+        Ok(root.children.iter().find(is_in).and_then(|top| top.ashift))
     }
 
     /// The present path of a drive.
@@ -151,7 +173,7 @@ impl Pool {
         all.insert(9, text_property(COMMENT, comment.map(|(_, text)| text.as_str())));
         all.extend(error_properties(vdev, top_level));
         all.extend(request_properties(vdev, drives));
-        all.extend(setting_properties(root, vdev));
+        all.extend(self.setting_properties(root, vdev)?);
         // a disk tells by its answer to the first request only
         let trim = if vdev.kind == VdevKind::File { "on" } else { "-" };
         all.push(fact("trim_support", trim));
@@ -236,13 +258,41 @@ impl Pool {
         ]
     }
 
+    fn setting_properties(
+        &self,
+        root: &VdevConfig,
+        vdev: &VdevConfig,
+    ) -> Result<Vec<PoolProperty>> {
+        let on_off = |is_on: bool| if is_on { "on" } else { "off" };
+        let is_top = root.children.iter().any(|top| top.guid == vdev.guid);
+        let allocating = if vdev.guid == root.guid {
+            setting(ALLOCATING, "on")
+        } else if is_top && !vdev.is_log {
+            let source = if vdev.non_allocating { "local" } else { "default" };
+            let value = on_off(!vdev.non_allocating);
+            PoolProperty { source: source.to_owned(), ..fact(ALLOCATING, value) }
+        } else {
+            fact(ALLOCATING, "-")
+        };
+        let mut all = vec![fact("removing", on_off(vdev.removing)), allocating];
+        let mut numbers = self.number_settings(vdev)?;
+        // `zpool get all` shows the expansion of a raidz before the thresholds of slow requests
+        let slow = numbers.split_off(numbers.len() - 2);
+        all.extend(numbers);
+        if vdev.kind == VdevKind::Raidz {
+            all.push(fact("raidz_expanding", on_off(vdev.raidz_expanding)));
+        }
+        all.extend(slow);
+        Ok(all)
+    }
+
     fn root_state(&self, is_root: bool) -> String {
         if is_root { self.status().state } else { "-".to_owned() }
     }
 }
 
 /// The table of a vdev's properties.
-fn vdev_zap(vdev: &VdevConfig) -> Option<ObjectId> {
+pub(super) fn vdev_zap(vdev: &VdevConfig) -> Option<ObjectId> {
     vdev.root_zap.or(vdev.top_zap).or(vdev.leaf_zap)
 }
 
@@ -255,8 +305,8 @@ fn check_vdev_property(name: &str, value: &str) -> Result<()> {
         }
         COMMENT => Ok(()),
         name if name.contains(':') => check_user_property(name, value),
-        name if FIXED_SETTINGS.contains(&name) => {
-            usage(format!("'{name}' of vdevs is not supported: it is always at its default"))
+        "path" => {
+            usage("'path' of vdevs cannot be set: the pool follows a drive by itself".to_owned())
         }
         name => usage(format!("invalid vdev property '{name}', or it is readonly")),
     }
@@ -325,31 +375,5 @@ fn request_properties(vdev: &VdevConfig, drives: &[DriveIoStats]) -> Vec<PoolPro
         all.push(fact(&format!("claim_{unit}"), "0"));
         all.push(fact(&format!("trim_{unit}"), &sum(&|drive| of(&drive.trim))));
     }
-    all
-}
-
-fn setting_properties(root: &VdevConfig, vdev: &VdevConfig) -> Vec<PoolProperty> {
-    let on_off = |is_on: bool| if is_on { "on" } else { "off" };
-    let is_top = root.children.iter().any(|top| top.guid == vdev.guid);
-    let allocating = if vdev.guid == root.guid {
-        setting("allocating", "on")
-    } else if is_top && !vdev.is_log {
-        setting("allocating", on_off(!vdev.non_allocating))
-    } else {
-        fact("allocating", "-")
-    };
-    let mut all = vec![
-        fact("removing", on_off(vdev.removing)),
-        allocating,
-        setting("failfast", "on"),
-        setting("checksum_n", "-"),
-        setting("checksum_t", "-"),
-        setting("io_n", "-"),
-        setting("io_t", "-"),
-    ];
-    if vdev.kind == VdevKind::Raidz {
-        all.push(fact("raidz_expanding", on_off(vdev.raidz_expanding)));
-    }
-    all.extend([setting("slow_io_n", "-"), setting("slow_io_t", "-")]);
     all
 }

@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::dataset::DatasetQuery;
-use engine::pool::{self, NewDataset, Pool};
+use engine::pool::{self, CreateOptions, NewDataset, NewPool, Pool, VdevLayout};
 use posix::WriteOffset;
 use units::ObjectId;
 
 use crate::shared_blocks::zdb_of;
-use crate::test_pool::{TempDir, check_pool, credentials, environment, read_file, write_file};
+use crate::test_pool::{
+    TempDir, check_pool, credentials, environment, new_pool, read_file, write_file,
+};
 
 /// The folders with pools.
 fn pools() -> Vec<PathBuf> {
@@ -237,5 +239,49 @@ fn old_pools_are_upgraded_step_by_step() {
         drop(held);
         check_with_zdb(&folder, &pool, "without snapshots after the upgrade");
         assert_eq!(copy_of(folder.path()).2, 5000, "{pool}");
+    }
+}
+
+/// Versions of new pools: those around which structures differ.
+const NEW_VERSIONS: [u64; 14] = [1, 2, 3, 8, 9, 10, 11, 12, 13, 15, 23, 24, 26, 28];
+
+fn version_option(version: u64) -> CreateOptions {
+    CreateOptions::parse(&[("version".to_owned(), version.to_string())], false).unwrap()
+}
+
+#[test]
+fn new_pools_have_the_format_of_their_version() {
+    for (layout, drives) in [(VdevLayout::Mirror, 2), (VdevLayout::Raidz(1), 3)] {
+        for version in NEW_VERSIONS {
+            let folder = TempDir::new(&format!("version-{version}-{drives}"), drives, 128 << 20);
+            let new = NewPool { properties: Vec::new(), ..new_pool(&folder, layout, drives) };
+            let held = pool::create_with_options(&new, version_option(version), &environment());
+            let held = held.unwrap_or_else(|why| panic!("version {version}: {why}"));
+            work_on(&held, "tank");
+            held.export().unwrap();
+            drop(held);
+            let step = format!("with {drives} drives of version {version}");
+            check_with_zdb(&folder, "tank", &step);
+            assert_eq!(copy_of(folder.path()).2, version);
+            let held = import(&folder, "tank");
+            assert_eq!(read_file(&held, "tank", "new"), new_file(), "{step}");
+            held.properties().upgrade(None).unwrap();
+            snapshot(&held, "tank@upgraded");
+            overwrite(&held, "tank", "new", &noise(6, 40_000));
+            held.export().unwrap();
+            drop(held);
+            check_with_zdb(&folder, "tank", &format!("{step}, upgraded"));
+        }
+    }
+}
+
+#[test]
+fn vdevs_beyond_the_version_are_refused() {
+    let folder = TempDir::new("version-vdevs", 4, 128 << 20);
+    for (parity, version) in [(2, 2), (3, 16)] {
+        let new = new_pool(&folder, VdevLayout::Raidz(parity), 4);
+        let made = pool::create_with_options(&new, version_option(version), &environment());
+        let why = made.err().unwrap().to_string();
+        assert!(why.contains("its vdevs need pool version"), "{why}");
     }
 }

@@ -5,6 +5,7 @@
 //! block like any other; so is one to a set of copies that is not in the table.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use dmu::Objset;
 use dsl::write::SyncTaskContext;
@@ -19,13 +20,17 @@ use zio::{DedupLookup, DedupMatch, FreeOutcome};
 
 use super::deflate::{bp_dsize, dva_dsize};
 use super::{ActivePool, Environment};
+use crate::capacity::dedup_table_bytes;
 use crate::clones::{CloneTables, ClonedBlock};
 use crate::dedup::DedupTables;
 use crate::features::{self, RefcountChange};
-use crate::{Error, Pool};
+use crate::{Error, Pool, PoolDirectory};
 
 const BLOCK_CLONING: &str = "com.fudosecurity:block_cloning";
 const FAST_DEDUP: &str = "com.klarasystems:fast_dedup";
+const DEDUP_TABLE_QUOTA: &[u8] = b"dedup_table_quota";
+/// The tables may take any number of bytes.
+const NO_QUOTA: u64 = u64::MAX;
 
 /// Who knows of a pool's shared blocks.
 pub(crate) struct BlockRefs {
@@ -35,6 +40,10 @@ pub(crate) struct BlockRefs {
     /// Blocks may be cloned (block_cloning).
     can_clone: bool,
     environment: Environment,
+    /// Bytes that the tables of dedup may take; `u64::MAX`: any number.
+    dedup_quota: AtomicU64,
+    /// Bytes that they took at the last look. Only kept where there is a quota.
+    dedup_bytes: AtomicU64,
     /// Held while a block of dedup is looked up and changed.
     dedup_lock: Mutex<()>,
     /// Why a table could not be asked. Until then nothing was given up that may be shared; the
@@ -47,12 +56,15 @@ impl BlockRefs {
     pub(crate) fn load(pool: &Pool, mos: &Objset, world: &Environment) -> Result<Self, Error> {
         let tops = pool.config.tree.iter().flat_map(|root| &root.children);
         let has = |guid| pool.features.iter().any(|feature| feature.guid == guid);
+        let quota = stored_dedup_quota(mos)?;
         Ok(Self {
             tree: Arc::clone(&pool.tree),
             clones: CloneTables::load(mos, tops.map(|top| top.id))?,
             dedup: DedupTables::load(mos, has(FAST_DEDUP))?,
             can_clone: has(BLOCK_CLONING),
             environment: world.clone(),
+            dedup_quota: AtomicU64::new(quota),
+            dedup_bytes: AtomicU64::new(if quota == NO_QUOTA { 0 } else { dedup_table_bytes(mos) }),
             dedup_lock: Mutex::new(()),
             deferred_error: Mutex::default(),
         })
@@ -65,6 +77,9 @@ impl BlockRefs {
         }
         let mut random = || (change.random)();
         let size_of = |dva: &Dva| dva_dsize(&self.tree, *dva);
+        if self.dedup_quota.load(Relaxed) != NO_QUOTA {
+            self.dedup_bytes.store(dedup_table_bytes(change.mos), Relaxed);
+        }
         let clones = self.clones.sync(change.tx, &mut random)?;
         let dedup = self.dedup.sync(change.tx, &size_of, &mut random)?;
         for (guid, more) in [(BLOCK_CLONING, clones), (FAST_DEDUP, dedup)] {
@@ -78,6 +93,18 @@ impl BlockRefs {
             }
         }
         Ok(())
+    }
+
+    /// Sets the quota of the tables of dedup, as the pool's property has it.
+    pub(super) fn set_dedup_quota(&self, mos: &Objset, stored: u64) {
+        self.dedup_bytes.store(dedup_table_bytes(mos), Relaxed);
+        self.dedup_quota.store(quota_bytes(stored), Relaxed);
+    }
+
+    /// Whether the tables of dedup may not grow.
+    fn is_over_dedup_quota(&self) -> bool {
+        let quota = self.dedup_quota.load(Relaxed);
+        quota != NO_QUOTA && self.dedup_bytes.load(Relaxed) >= quota
     }
 
     /// Bytes that blocks with more than one reference save, by the tables as the last group left them.
@@ -196,7 +223,11 @@ impl BlockRefs {
             }
             Shape::Traditional => DedupValue::Traditional(Box::default()),
         };
-        let mut value = self.dedup.lookup(block.checksum, &key)?.unwrap_or_else(fresh);
+        let known = self.dedup.lookup(block.checksum, &key)?;
+        if known.is_none() && self.is_over_dedup_quota() {
+            return Ok(false);
+        }
+        let mut value = known.unwrap_or_else(fresh);
         let copies = units::narrow::<u8>(block.copies().count());
         // one in pieces has more addresses than copies: it may come to where another is already
         let set = copies_slot(&mut value, copies).filter(|set| set.birth.is_zero());
@@ -237,6 +268,20 @@ impl zio::SharedBlocks for BlockRefs {
     fn add_reference(&self, block: &Regular, txg: Txg) -> bool {
         self.defer_error(self.try_add_reference(block, txg), false)
     }
+}
+
+/// The bytes that the tables of dedup may take, by the property of the pool. Automatic: OpenZFS limits tables on vdevs of
+/// their own; here they go to the other vdevs then.
+fn stored_dedup_quota(mos: &Objset) -> Result<u64, Error> {
+    let directory = PoolDirectory::open(mos.clone())?;
+    let Some(table) = directory.object("pool_props")? else { return Ok(NO_QUOTA) };
+    let stored = zap::Zap::open(table)?.lookup_u64(DEDUP_TABLE_QUOTA)?;
+    Ok(stored.map_or(NO_QUOTA, quota_bytes))
+}
+
+/// 0 is none, and the largest number automatic.
+fn quota_bytes(stored: u64) -> u64 {
+    if stored == 0 { NO_QUOTA } else { stored }
 }
 
 /// The set of copies that a pointer is to.

@@ -121,6 +121,12 @@ impl ActivePool {
         capacity::dedup_table_bytes(&self.synced_mos())
     }
 
+    /// Limits the bytes of the deduplication tables, by the value of the pool's property `dedup_table_quota`: 0 is none,
+    /// the largest number automatic. At the quota new blocks are written as ordinary ones.
+    pub fn set_dedup_table_quota(&self, stored: u64) {
+        self.block_refs.set_dedup_quota(&self.synced_mos(), stored);
+    }
+
     /// Whether so many bytes more have room, with all that waits to be written and what is kept
     /// back for frees.
     pub fn has_space(&self, bytes: u64) -> bool {

@@ -87,6 +87,7 @@ pub(crate) fn new_pool(
             top_vdev_config(shape, drives, Ashift::new(ashift).unwrap(), VdevRole::Data).unwrap(),
         ],
         devices,
+        version: spa::FEATURES_VERSION,
         features: FEATURES.iter().collect(),
         host: (0x1234, "here".to_owned()),
         root_key: None,

@@ -1,6 +1,7 @@
 //! Blocks in pieces among the blocks of dedup.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use dmu::memory;
 use ondisk::blkptr::{Protection, Regular};
@@ -13,7 +14,7 @@ use vdev::VdevTree;
 use zap::{NewZap, Zap};
 use zio::{DedupLookup, FreeOutcome, SharedBlocks as _};
 
-use super::{BlockRefs, Environment};
+use super::{BlockRefs, Environment, NO_QUOTA};
 use crate::active::Moment;
 use crate::clones::CloneTables;
 use crate::dedup::DedupTables;
@@ -43,6 +44,8 @@ fn empty_block_refs(fast: bool) -> BlockRefs {
             limits: TxgLimits::default(),
             cache: arc::MemoryBudget::default(),
         },
+        dedup_quota: AtomicU64::new(NO_QUOTA),
+        dedup_bytes: AtomicU64::default(),
         dedup_lock: Mutex::new(()),
         deferred_error: Mutex::default(),
     }

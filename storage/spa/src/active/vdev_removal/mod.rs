@@ -21,6 +21,7 @@
 //!
 //! Learnt from: `vdev_removal.c` of OpenZFS 2.3.2. Proved by: the engine's `tests/it/vdev_removal.rs`, `zdb`.
 
+mod allocating;
 mod check;
 mod condense;
 mod copy;
