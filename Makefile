@@ -69,6 +69,7 @@ deb: build
 	@command -v cargo-deb >/dev/null || cargo install --quiet --locked cargo-deb
 	target/release/poolhouse man target/man
 	cargo deb --no-build -p poolhouse
+	tools/check-deb.sh
 
 # The kernel's clients of NBD, SMB and other protocols, in the virtual machine of POOLHOUSE_CLIENT_VM; as root. The suites
 # of pynfs and libiscsi.

@@ -105,7 +105,29 @@ class Nas:
         self.run("zfs", "unload-key", "tank/private")
         self.run("config", "add", "policy", "dataset=tank/photos", "daily=7", "weekly=4")
         self.run("config", "add", "replica", "name=second", "source=tank/photos", "target=backup/photos", "max-age=2d")
+        self.location = f"file://{place}/backup"
+        self.run("config", "add", "repository", f"location={self.location}")
+        self.run("config", "add", "repository", f"location=file://{place}/second")
+        self.run_alone("backup", "init", self.location)
+        # a file of its own file system, where this machine mounts
+        self.run("zfs", "create", "-o", f"mountpoint={place}/docs", "tank/docs", check=False)
+        self.has_docs = (place / "docs").is_mount()
+        if self.has_docs:
+            (place / "docs/letters").mkdir()
+            (place / "docs/letters/will.txt").write_text("the cat inherits")
+        self.run("zfs", "snapshot", "-r", "tank@night")
+        self.run("backup", "run", "-r", self.location, "tank@night")
+        (state / "bench").mkdir()
+        for name in ("before", "after"):
+            self.run_alone("bench", "path", place, "--size", "4M", "--seconds", "0.2", "--files", "5", "--only",
+                           "write-1m-q1,read-1m-q1", "-q", "--label", name, "-o", state / f"bench/{name}.json")
         self.run("share", "add", "smb", "tank/photos", "-o", "users=anna", check=False)
+
+    def run_alone(self, *words):
+        """A command that needs no daemon."""
+        done = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=120)
+        if done.returncode != 0:
+            sys.exit(f"{words}: {done.stderr}")
 
     def run(self, *words, check=True):
         command = [PROGRAM, *words, "--state", self.place / "state"]
@@ -215,6 +237,10 @@ def pages_of(nas):
         "new-pool": f"/new-pool?{chosen}", "login": "/login", "imports": "/imports",
         "replica": "/do/add-replica?name=offsite&source=tank/photos&target=archive/photos&every=daily",
         "locked": "/datasets/tank%2Fprivate", "restore": "/do/restore?snapshot=tank/photos@monday&path=summer&folder=1",
+        "repository": f"/repositories?{urllib.parse.urlencode({'location': nas.location})}",
+        "backed-up": "/repositories/files?" + urllib.parse.urlencode(
+            {"location": nas.location, "dataset": "tank/docs" if nas.has_docs else "tank", "at": "night", "path": ""}),
+        "benchmarks": "/benchmarks", "report": "/benchmarks/report?file=before.json&file=after.json",
         "add": f"/pools/tank/add?{chosen}", "burn-in": f"/do/burn-in?drive={nas.drives[23].name}",
     }
 
@@ -243,6 +269,17 @@ def run_actions(nas):
     nas.act("add-policy", dataset="tank/music", daily="7")
     nas.act("remove-policy", dataset="tank/music")
     nas.act("remove-replica", name="second")
+    second = f"file://{nas.place}/second"
+    nas.act("create-repository", location=second)
+    nas.act("backup", location=second, dataset="tank/photos", recursive="1")
+    nas.wait_for(f"/repositories?{urllib.parse.urlencode({'location': second})}", "tuesday")
+    if nas.has_docs:
+        (nas.place / "docs/letters/will.txt").unlink()
+        nas.act("restore", snapshot="tank/docs@night", path="letters/will.txt", repository=nas.location)
+        restored = nas.place / "docs/letters/will (night).txt"
+        if restored.read_text() != "the cat inherits":
+            sys.exit(f"{restored} is not what it was")
+    nas.act("remove-repository", location=second)
     nas.act("export", pool="fresh")
     found = f"/imports?dir={urllib.parse.quote(str(nas.place), safe='')}"
     nas.wait_for(found, "pool=fresh")

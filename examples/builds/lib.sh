@@ -152,6 +152,21 @@ free_port() {
   done
 }
 
+# share_ports: sets smb_port and nfs_port to free ports, shown as 4450 and 12049, and me to the name of this user.
+share_ports() {
+  smb_port=$(free_port) nfs_port=$(free_port) me=$(id -un)
+  show_as "\\b$smb_port\\b" 4450
+  show_as "\\b$nfs_port\\b" 12049
+  show_as "--system-user $me" "--system-user me"
+}
+
+# add_anna: a user of shares with the rights of this one; smbclient logs in by the file login.
+add_anna() {
+  echo 'password of anna' >password
+  run "poolhouse user add anna --system-user $me <password"
+  (umask 077 && printf 'username = anna\npassword = password of anna\n' >login)
+}
+
 # drive NAME SIZE: a sparse file that stands for a drive.
 drive() { truncate -s "$2" "$1"; }
 

@@ -22,6 +22,15 @@ say "OpenZFS 2.1 keeps 128 GiB back at most, and records of 1 MiB waste little w
 run "poolhouse plan --drives 24x4TB --layout 'raidz2 18 raidz2 6' | grep -E '^zfs list|^  128K |^  1M'"
 run "poolhouse plan --drives 24x4TB --layout 'raidz3 24' | grep -E '^zfs list|^  128K |^  1M'"
 
+if measuring; then
+  figures layouts
+  say "Both layouts on the same 24 files: what each writes and reads, and how long a scrub and a resilver take."
+  for number in {01..24}; do drive test$number 4000M; done
+  run "poolhouse bench array test{01..24} --layout 'raidz2 18 raidz2 6' --layout 'raidz3 24' --size 64M --seconds 0.5 \\
+  --files 20 --only write-1m-q1,read-1m-q1 -q | grep -E '^ +raidz|^(sequential|scrub|resilver)'"
+  rm test{01..24}
+fi
+
 section pool
 for number in {01..24}; do drive bay$number 4000M; done
 simulate_smartctl bay{01..24}
@@ -45,6 +54,7 @@ say "Data go to each vdev by its free space: three quarters to the larger one."
 for number in 1 2 3 4 5 6; do random_file files/films/$number 50; done
 run "poolhouse zpool sync tank"
 run "poolhouse zpool list -v -o name,size,alloc tank | grep -v bay"
+run "poolhouse zpool iostat -v tank | grep -v bay"
 alloc() { poolhouse zpool list -v -Hp -o name,alloc tank | awk -v name="$1" '$1 == name {print $2}'; }
 check "the vdev of 18 has 60 to 90 % of it" \
   'part=$((100 * $(alloc raidz2-0) / $(alloc tank))); ((60 <= part && part <= 90))'

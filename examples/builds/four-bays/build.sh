@@ -45,6 +45,44 @@ run "poolhouse zfs create -o mountpoint=/data tank/data"
 run "poolhouse config set nfs.listen $port"
 run "poolhouse share add nfs tank/data -o path=/data -o squash=none"
 
+if measuring; then
+  need smbclient smbclient
+  need smbd "samba samba-vfs-modules"
+  figures wire
+  say "A wire of 100 Mbit/s, a tenth of the gigabit of 2015 as the drives are: what NFS and SMB get through it."
+  share_ports
+  nfs_wire=$(free_port) smb_wire=$(free_port)
+  run "poolhouse config set smb.listen $smb_port"
+  add_anna
+  run "poolhouse share add smb tank/data -o name=data -o users=anna"
+  wait_until '! poolhouse share status --json | grep "\"problem\": \""'
+  for pair in "$nfs_wire $port" "$smb_wire $smb_port"; do
+    # shellcheck disable=SC2086
+    python3 "$repository/examples/builds/four-bays/wire.py" $pair 12500000 </dev/null &
+    processes+=($!)
+  done
+  wait_until "(: </dev/tcp/127.0.0.1/$nfs_wire) && (: </dev/tcp/127.0.0.1/$smb_wire)"
+  random_file song 60
+  through() { # NAME WRITE READ
+    local begin=$EPOCHREALTIME middle
+    eval "$2" >copied 2>&1 </dev/null || { cat copied; return 1; }
+    middle=$EPOCHREALTIME
+    rm -f back
+    eval "$3" >copied 2>&1 </dev/null || { cat copied; return 1; }
+    awk -v name="$1" -v begin="$begin" -v middle="$middle" -v end="$EPOCHREALTIME" 'BEGIN {
+      write = 62.9 / (middle - begin); read = 62.9 / (end - middle)
+      printf "%-6s %6.1f MB/s %4.0f %% %10.1f MB/s %4.0f %%\n", name, write, 8 * write, read, 8 * read}'
+    cmp song back
+  }
+  printf '%-6s %17s %22s\n' "" "write, of the wire" "read, of the wire"
+  song="nfs://127.0.0.1/data/song?version=3&nfsport=$nfs_wire&mountport=$nfs_wire"
+  through NFS "nfs-cp song '$song'" "nfs-cp '$song' back"
+  through SMB "smbclient -A login -p $smb_wire //127.0.0.1/data -c 'put song song2'" \
+    "smbclient -A login -p $smb_wire //127.0.0.1/data -c 'get song2 back'"
+  check "both copies are what was sent" 'cmp song files/data/song && cmp song files/data/song2'
+  rm files/data/song files/data/song2
+fi
+
 section hotplug
 say "A client writes by NFS while a drive is pulled, and while it is put back."
 nfs="nfs://127.0.0.1/data/film?version=3&nfsport=$port&mountport=$port"

@@ -10,12 +10,7 @@ source "$(dirname "$0")/../lib.sh"
 need smbclient smbclient
 need smbd "samba samba-vfs-modules"
 need nfs-cp libnfs-utils
-smb_port=$(free_port)
-nfs_port=$(free_port)
-show_as "\\b$smb_port\\b" 4450
-show_as "\\b$nfs_port\\b" 12049
-me=$(id -un)
-show_as "--system-user $me" "--system-user me"
+share_ports
 
 section pool
 for name in d1 d2 d3 d4 d5 d6; do drive $name 2000M; done
@@ -28,14 +23,12 @@ section shares
 say "A service listens once its address is configured. These addresses admit this machine alone; 0.0.0.0:445 and 0.0.0.0:2049 admit every network."
 run "poolhouse config set smb.listen $smb_port"
 run "poolhouse config set nfs.listen $nfs_port"
-echo 'password of anna' >password
-run "poolhouse user add anna --system-user $me <password"
+add_anna
 run "poolhouse share add smb tank/photos -o users=anna"
 run "poolhouse share add smb tank/media -o users=anna -o read_only=true"
 run "poolhouse share add nfs tank/projects -o path=/projects -o squash=none"
 wait_until '! poolhouse share status --json | grep "\"problem\": \""'
 run "poolhouse share list"
-(umask 077 && printf 'username = anna\npassword = password of anna\n' >login)
 random_file holiday.raw 20
 smb="smbclient -A login -p $smb_port //127.0.0.1"
 nfs="nfs://127.0.0.1/projects/garden.html?version=3&nfsport=$nfs_port&mountport=$nfs_port"

@@ -12,14 +12,9 @@ need smbd "samba samba-vfs-modules"
 need nbdkit nbdkit
 need nbdfuse libnbd-bin
 need rsync rsync
-smb_port=$(free_port)
-nfs_port=$(free_port)
+share_ports
 net_port=$(free_port)
-show_as "\\b$smb_port\\b" 4450
-show_as "\\b$nfs_port\\b" 12049
 show_as "\\b$net_port\\b" 7476
-me=$(id -un)
-show_as "--system-user $me" "--system-user me"
 
 section shares
 say "An array of four drives that stream 60 MB/s and take 8 ms for each request, and a pool in memory beside it."
@@ -32,9 +27,7 @@ run "poolhouse zpool create -m none -R $work/files tank raidz dev/d[1-4]"
 run "poolhouse zpool create -m none -R $work/files ram memory/m1"
 run "poolhouse config set nfs.listen $nfs_port"
 run "poolhouse config set smb.listen $smb_port"
-echo 'password of anna' >password
-(umask 077 && printf 'username = anna\npassword = password of anna\n' >login)
-run "poolhouse user add anna --system-user $me <password"
+add_anna
 for pool in tank ram; do
   poolhouse zfs create -o mountpoint=/$pool $pool/data
   poolhouse share add nfs $pool/data -o path=/$pool -o squash=none
@@ -64,10 +57,18 @@ row() { # NAME POOL WRITE READ
   rm -f memory/back
   read=$(seconds "$4")
   cmp memory/film memory/back
-  awk -v name="$1" -v pool="$2" -v write="$write" -v read="$read" \
-    'BEGIN {printf "%-22s %-6s %8.0f %8.0f\n", name, pool, 31.5 / write, 31.5 / read}'
+  # what the array makes of it, against the pool in memory
+  local change=
+  if [[ $2 == tank ]]; then
+    change=$(awk -v name="$1" -v write="$write" -v read="$read" -F '\t' \
+      '$1 == name {printf "%+7.0f %% %+6.0f %%", 100 * ($2 / write - 1), 100 * ($3 / read - 1)}' in-memory)
+  else
+    printf '%s\t%s\t%s\n' "$1" "$write" "$read" >>in-memory
+  fi
+  awk -v name="$1" -v pool="$2" -v write="$write" -v read="$read" -v change="$change" \
+    'BEGIN {printf "%-22s %-6s %8.0f %8.0f %s\n", name, pool, 31.5 / write, 31.5 / read, change}'
 }
-printf '%-22s %-6s %8s %8s\n' way pool write read
+printf '%-22s %-6s %8s %8s %s\n' way pool write read "   array against memory"
 for pool in ram tank; do
   nfs="nfs://127.0.0.1/$pool/nfs?version=3&nfsport=$nfs_port&mountport=$nfs_port"
   smb="smbclient -A login -p $smb_port //127.0.0.1/$pool"

@@ -33,3 +33,14 @@ run "poolhouse bench array dev/d[1-46] --layout raidz,stripe --size 48M --second
   -q -o pools | grep -E '^ +raidz|^sequential'"
 run "poolhouse bench plan pools/raidz1-5-ashift-12.json drives.json | head -5"
 run "poolhouse bench plan pools/stripe-5-ashift-12.json drives.json | head -5"
+
+figures iostat
+say "The five in a pool, while a film of 60 MB is written: each drive has its share, and the slowest would show."
+run "poolhouse zpool create -m none -R $work/files tank raidz dev/d[1-46]"
+run "poolhouse zfs create -o mountpoint=/films -o recordsize=1M tank/films"
+random_file film 60
+(cp film files/films/film && poolhouse zpool sync tank) &
+copy=$!
+run "poolhouse zpool iostat -v -y tank 2 1"
+wait "$copy"
+check "the film is there" 'cmp film files/films/film'

@@ -1,4 +1,4 @@
-//! Files in snapshots: listed, and restored.
+//! Files in snapshots of pools and of repositories: listed, and restored.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -14,6 +14,9 @@ pub struct ListFiles {
     /// The folder, from the root of the file system on; empty: the root.
     #[serde(default)]
     pub path: String,
+    /// The repository of backups that has the snapshot, by its address; none: a pool has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
 }
 
 impl Call for ListFiles {
@@ -51,6 +54,12 @@ pub struct RestoreFile {
     pub snapshot: String,
     /// The file, from the root of the file system on.
     pub path: String,
+    /// The repository of backups that has the snapshot, by its address; none: a pool has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
+    /// The file system that gets it; none: that of the snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub into: Option<String>,
 }
 
 impl Call for RestoreFile {
@@ -64,7 +73,7 @@ impl Call for RestoreFile {
     }
 
     fn changed_pools(&self, _: &String) -> Vec<String> {
-        vec![pool_of(&self.snapshot).to_owned()]
+        vec![pool_of(self.into.as_deref().unwrap_or(&self.snapshot)).to_owned()]
     }
 }
 
@@ -76,6 +85,12 @@ pub struct RestoreFolder {
     /// The folder, from the root of the file system on; empty: the root.
     #[serde(default)]
     pub path: String,
+    /// The repository of backups that has the snapshot, by its address; none: a pool has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
+    /// The file system that gets it; none: that of the snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub into: Option<String>,
 }
 
 impl Call for RestoreFolder {
@@ -89,7 +104,7 @@ impl Call for RestoreFolder {
     }
 
     fn changed_pools(&self, _: &StartedRestore) -> Vec<String> {
-        vec![pool_of(&self.snapshot).to_owned()]
+        vec![pool_of(self.into.as_deref().unwrap_or(&self.snapshot)).to_owned()]
     }
 }
 

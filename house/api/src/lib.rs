@@ -17,6 +17,7 @@
 
 mod alert;
 mod backup;
+mod benchmark;
 mod call;
 mod config;
 mod daemon;
@@ -36,6 +37,7 @@ mod permission;
 mod policy;
 mod pool;
 mod replica;
+mod repository;
 mod rewrite;
 mod share;
 mod snapshot;
@@ -49,6 +51,7 @@ mod wire;
 
 pub use alert::{AcknowledgeAlert, AlertList, ChannelTest, ListAlerts, TestAlerts};
 pub use backup::{BucketAccess, StartBackup, StartedBackup};
+pub use benchmark::{Benchmark, BenchmarkList, GetBenchmarkReport, ListBenchmarks};
 pub use call::{Call, Method, Refusal, Reply};
 pub use config::{AddConfigSection, ConfigReport, GetConfig, RemoveConfigSection, SetConfig};
 pub use daemon::{DaemonInfo, GetDaemon, StopDaemon};
@@ -89,6 +92,10 @@ pub use replica::{
     CopyStatus, GetReplicaStatus, ReplicaStatus, Replicate, ReplicatedDataset, RunReplicas,
     TestReplicas, TestedCopy,
 };
+pub use repository::{
+    CreateRepository, ListRepositories, ListRepositorySnapshots, RepositorySnapshot,
+    RepositoryState,
+};
 pub use rewrite::{GetRewrite, RewriteFiles, RewriteStatus, StartedRewrite};
 pub use share::{
     AddShare, GetShares, ImportShares, ImportedShare, ImportedShares, Protocol, RemoveShare,
@@ -112,8 +119,9 @@ pub use vdev::{
     OnlineDevice, RemoveDevices, ReopenPools, ReplaceDevice, SplitPool, VdevLayout, VdevRole,
 };
 pub use web::{
-    DashboardLinks, DashboardStatus, DashboardUser, FIRST_USER, GetDashboard, GetRootCertificate,
-    ListDashboardUsers, RemoveDashboardUser, Role, SetUpDashboard, TurnOffDashboard,
+    CertificateStatus, DashboardLinks, DashboardStatus, DashboardUser, FIRST_USER, GetDashboard,
+    GetRootCertificate, ListDashboardUsers, RemoveDashboardUser, Role, SetUpDashboard,
+    TurnOffDashboard,
 };
 pub use wire::{
     COMMAND_HEADER, EncodedCall, PREFIX, decode, decode_command, encode, encode_command,

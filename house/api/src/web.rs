@@ -175,4 +175,24 @@ pub struct DashboardStatus {
     pub has_password: bool,
     /// The number of open sessions.
     pub sessions: usize,
+    /// The certificate of a public CA; none: none is asked for.
+    #[serde(default)]
+    pub certificate: Option<CertificateStatus>,
+}
+
+/// A certificate of a public CA, by ACME.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateStatus {
+    /// The names that it is for.
+    pub names: Vec<String>,
+    /// The address of the CA.
+    pub directory: String,
+    /// From when it holds, in seconds since 1970; none: there is none yet.
+    pub from: Option<u64>,
+    /// Until when it holds, in seconds since 1970; none: there is none yet.
+    pub until: Option<u64>,
+    /// Why the last try to get or renew it failed.
+    pub error: Option<String>,
+    /// When that is tried again, in seconds since 1970.
+    pub next_try: Option<u64>,
 }

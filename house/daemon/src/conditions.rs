@@ -1,11 +1,12 @@
 //! The conditions that are wrong now: of pools, devices, space, drives and jobs. Alerts and the dashboard's
 //! verdict are made from them.
 
+mod certificate;
 mod fans;
 mod ups;
 
 use alerts::{Condition, Severity};
-use api::{Drive, FanStatus, Job, JobState, PoolReport, UpsStatus};
+use api::{CertificateStatus, Drive, FanStatus, Job, JobState, PoolReport, UpsStatus};
 use engine::pool::{PoolStatus, VdevStatus};
 use health::{Finding, Grade};
 
@@ -22,6 +23,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) jobs: &'a [Job],
     pub(crate) ups: Option<&'a UpsStatus>,
     pub(crate) fans: Option<&'a FanStatus>,
+    pub(crate) certificate: Option<&'a CertificateStatus>,
 }
 
 /// The conditions, the most urgent first. `space` is the percentage of used space from which a pool has one.
@@ -29,6 +31,7 @@ pub(crate) fn find(parts: Parts<'_>, space: u64, now: u64) -> Vec<Condition> {
     let Parts { pools, drives, jobs, .. } = parts;
     let mut all = ups::find(parts.ups);
     all.extend(fans::find(parts.fans));
+    all.extend(certificate::find(parts.certificate, now));
     for pool in pools {
         let status = &pool.status;
         all.extend(pool_state(status));

@@ -7,6 +7,7 @@ use lun::UnitTable;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::acme_store::AcmeStore;
 use crate::config::ConfigStore;
 use crate::dataset_cache::DatasetCache;
 use crate::drives::{DriveMonitor, PowerMonitor};
@@ -41,6 +42,8 @@ pub(crate) struct Context {
     /// The space of datasets, for metrics.
     pub(crate) datasets: DatasetCache,
     pub(crate) log: Arc<Log>,
+    /// The certificate of a public CA.
+    pub(crate) acme: AcmeStore,
     /// The certificate of the listeners that encrypt.
     pub(crate) web_tls: Arc<WebTls>,
     /// The newest copies that the replicas hold.
@@ -79,6 +82,7 @@ impl Context {
         let fans = FanMonitor::new(Arc::clone(&log));
         let overview = OverviewCache::default();
         let web_tls = Arc::new(WebTls::new(&state_dir, &log));
+        let acme = AcmeStore::load(&state_dir, &log);
         let units = Arc::new(unit_table(&state_dir, &log));
         Ok(Arc::new(Self {
             state_dir,
@@ -95,6 +99,7 @@ impl Context {
             overview,
             datasets: DatasetCache::default(),
             log,
+            acme,
             web_tls,
             replicas,
             replica_lock: Mutex::default(),

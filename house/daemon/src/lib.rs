@@ -13,6 +13,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod acme_store;
 mod alert_notifier;
 mod auth;
 mod cancel;
@@ -43,6 +44,7 @@ mod policy;
 mod pool_cache;
 mod pools;
 mod replica;
+mod repositories;
 mod reservation_files;
 mod router;
 mod secret_file;

@@ -12,7 +12,7 @@ use crate::alert_notifier::AlertNotifier;
 use crate::conditions::{self, Parts};
 use crate::context::Context;
 use crate::events::unix_seconds;
-use crate::services::{overdue_replicas, untested_replicas};
+use crate::services::{ACME_SECTION, overdue_replicas, untested_replicas};
 
 /// The events that the overview shows.
 const EVENTS: usize = 20;
@@ -38,12 +38,14 @@ impl OverviewCache {
         let space = notifier.space_percent();
         let ups = context.ups.status();
         let fans = context.fans.status();
+        let certificate = context.acme.status(&context.config.current().section(ACME_SECTION));
         let parts = Parts {
             pools: &pools,
             drives: &drives.drives,
             jobs: &jobs,
             ups: ups.as_ref(),
             fans: fans.as_ref(),
+            certificate: certificate.as_ref(),
         };
         let mut conditions = conditions::find(parts, space, now);
         conditions.extend(overdue_replicas(context, now));

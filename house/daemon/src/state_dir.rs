@@ -178,6 +178,16 @@ impl StateDir {
         self.persistent_dir.join("web-users.json")
     }
 
+    /// The account at a CA and the certificate that it issued, with their keys.
+    pub(crate) fn acme(&self) -> PathBuf {
+        self.persistent_dir.join("acme.json")
+    }
+
+    /// The results of benchmarks that the dashboard shows.
+    pub(crate) fn benchmarks(&self) -> PathBuf {
+        self.persistent_dir.join("bench")
+    }
+
     /// The certificate authority of the dashboard, with its key.
     pub(crate) fn web_authority(&self) -> PathBuf {
         self.persistent_dir.join("web-ca.json")

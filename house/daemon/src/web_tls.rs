@@ -1,4 +1,5 @@
-//! The certificate of the dashboard, of the API on TCP and of NBD: the user's own files, or one of the daemon's own CA.
+//! The certificate of the dashboard, of the API on TCP and of NBD: the user's own files, or one of the daemon's own CA; and
+//! that of a public CA for the names of `[acme]`.
 //!
 //! ```text
 //! [web] certificate, key    files in PEM, read again every hour: they are renewed from outside
@@ -12,10 +13,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use acme::IssuedCertificate;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use parking_lot::Mutex;
-use tls::{Authority, Date, ServerConfig};
+use tls::{Authority, Date, NamedCertificate, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
 use crate::log::Log;
@@ -34,6 +36,8 @@ pub(crate) struct WebTls {
     state_dir: StateDir,
     log: Arc<Log>,
     current: Mutex<Option<Loaded>>,
+    /// The certificate of a public CA, for clients that ask for its names.
+    named: Mutex<Option<IssuedCertificate>>,
 }
 
 struct Loaded {
@@ -44,7 +48,22 @@ struct Loaded {
 
 impl WebTls {
     pub(crate) fn new(state_dir: &StateDir, log: &Arc<Log>) -> Self {
-        Self { state_dir: state_dir.clone(), log: Arc::clone(log), current: Mutex::default() }
+        Self {
+            state_dir: state_dir.clone(),
+            log: Arc::clone(log),
+            current: Mutex::default(),
+            named: Mutex::default(),
+        }
+    }
+
+    /// Shows a certificate of a public CA to clients that ask for its names, from their next connection on.
+    pub(crate) fn show_named(&self, named: Option<IssuedCertificate>) {
+        let mut shown = self.named.lock();
+        if *shown != named {
+            *shown = named;
+            drop(shown);
+            *self.current.lock() = None;
+        }
     }
 
     /// The acceptor of connections by TLS. A certificate that cannot be renewed stays in use.
@@ -96,7 +115,15 @@ impl WebTls {
                 return Err(Error::refused_error(why));
             }
         };
-        let loaded = tls::server_config(&chain, &key);
+        let named = self.named.lock().clone();
+        let loaded = match &named {
+            None => tls::server_config(&chain, &key),
+            Some(IssuedCertificate { names, chain: named, key: named_key, .. }) => {
+                let (named, named_key) = (named.as_bytes(), named_key.as_bytes());
+                let named = NamedCertificate { names, chain: named, key: named_key };
+                tls::server_config_by_name(&chain, &key, named)
+            }
+        };
         let loaded = loaded.map_err(|why| Error::refused_error(format!("'{origin}': {why}")))?;
         Ok(TlsAcceptor::from(loaded))
     }

@@ -40,7 +40,7 @@ impl Page {
             html: format!(
                 "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
                  <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-                 <title>{title}</title>\n<style>{STYLE}{PAGE_STYLE}</style>\n</head>\n<body>\n\
+                 <title>{title}</title>\n<style>{STYLE}{PAGE_STYLE}</style>\n</head>\n<body>\n<main>\n\
                  <h1>{title}</h1>\n"
             ),
         }
@@ -82,10 +82,12 @@ impl Page {
     pub fn add_table(&mut self, table: &Table) {
         let cells = |out: &mut String, name: &str, cells: &[String]| {
             for cell in cells {
+                // a screen reader would announce a head without words
+                let name = if cell.is_empty() { "td" } else { name };
                 let _ = write!(out, "<{name}>{}</{name}>", escape(cell));
             }
         };
-        self.html.push_str("<div class=\"scroll\"><table>\n<tr>");
+        self.html.push_str("<div class=\"scroll\" tabindex=\"0\"><table>\n<tr>");
         cells(&mut self.html, "th", &table.header);
         self.html.push_str("</tr>\n");
         for (best, row) in &table.rows {
@@ -123,7 +125,7 @@ impl Page {
 
     /// The whole page.
     pub fn finish(mut self) -> String {
-        self.html.push_str("</body>\n</html>\n");
+        self.html.push_str("</main>\n</body>\n</html>\n");
         self.html
     }
 }
@@ -155,12 +157,15 @@ mod tests {
     fn text_is_escaped_in_pages() {
         let mut page = Page::new("<a>");
         page.add_section("b & c", "d < e");
-        let mut table = Table::new(["\"f\""]);
-        table.add_row(true, ["<g>".to_owned()]);
+        let mut table = Table::new(["", "\"f\""]);
+        table.add_row(true, ["<g>".to_owned(), "h".to_owned()]);
         page.add_table(&table);
         let text = page.finish();
-        for part in ["<title>&lt;a&gt;</title>", "b &amp; c", "d &lt; e", "<td>&lt;g&gt;</td>"] {
+        for part in
+            ["<title>&lt;a&gt;</title>", "b &amp; c", "d &lt; e", "<td>&lt;g&gt;</td>", "<main>"]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
+        assert!(!text.contains("<th></th>"), "a head without words: {text}");
     }
 }

@@ -1,4 +1,4 @@
-//! `poolhouse files`: files in snapshots, listed and restored.
+//! `poolhouse files`: files in snapshots of pools and of repositories, listed and restored.
 
 use std::io;
 
@@ -17,7 +17,8 @@ use crate::{print, time};
 Examples:
   poolhouse files list tank/photos@monday /2026
   poolhouse files restore tank/photos@monday /2026/beach.jpg
-  poolhouse files restore -r tank/photos@monday /2026")]
+  poolhouse files restore -r tank/photos@monday /2026
+  poolhouse files restore --repository s3://backups/nas tank/photos@monday /2026/beach.jpg")]
 pub(crate) struct Files {
     #[command(flatten)]
     daemon: DaemonArgs,
@@ -45,6 +46,9 @@ struct ListArgs {
     /// The folder, from the root of the file system on
     #[arg(default_value = "/")]
     path: String,
+    /// The snapshot is in this repository of backups, which the daemon reads by its section [[repository]]
+    #[arg(long, value_name = "LOCATION")]
+    repository: Option<String>,
 }
 
 /// Restore a file or folder of a snapshot beside the present one
@@ -52,11 +56,13 @@ struct ListArgs {
 #[command(
     after_help = "The copy has the owner, permissions, times and extended attributes, and a name with the
 snapshot: `beach (monday).jpg`. No file is overwritten. A folder is restored by a job;
-until it ends the name ends in `.partial`.
+until it ends the name ends in `.partial`. Where its folder is gone, it comes to the nearest
+one above that exists.
 
 Examples:
   poolhouse files restore tank/photos@monday /2026/beach.jpg
-  poolhouse files restore -r tank/photos@monday /2026"
+  poolhouse files restore -r tank/photos@monday /2026
+  poolhouse files restore --repository s3://backups/nas --into new/photos tank/photos@monday /2026/beach.jpg"
 )]
 struct RestoreArgs {
     /// A folder with all that is in it
@@ -66,6 +72,12 @@ struct RestoreArgs {
     snapshot: String,
     /// The file or folder, from the root of the file system on
     path: String,
+    /// The snapshot is in this repository of backups, which the daemon reads by its section [[repository]]
+    #[arg(long, value_name = "LOCATION")]
+    repository: Option<String>,
+    /// The file system that gets it; without it that of the snapshot
+    #[arg(long, value_name = "FS")]
+    into: Option<String>,
 }
 
 impl Files {
@@ -78,7 +90,8 @@ impl Files {
     }
 
     fn list(&self, args: &ListArgs) -> CommandResult {
-        let call = ListFiles { dataset: args.dataset.clone(), path: args.path.clone() };
+        let (dataset, path) = (args.dataset.clone(), args.path.clone());
+        let call = ListFiles { dataset, path, repository: args.repository.clone() };
         let files = self.daemon.request(&call)?;
         if self.daemon.json {
             print::json(&files)?;
@@ -99,8 +112,10 @@ impl Files {
     }
 
     fn restore(&self, args: &RestoreArgs) -> CommandResult {
+        let (snapshot, path) = (args.snapshot.clone(), args.path.clone());
+        let (repository, into) = (args.repository.clone(), args.into.clone());
         if args.recursive {
-            let call = RestoreFolder { snapshot: args.snapshot.clone(), path: args.path.clone() };
+            let call = RestoreFolder { snapshot, path, repository, into };
             let started = self.daemon.request(&call)?;
             if self.daemon.json {
                 print::json(&started)?;
@@ -110,7 +125,7 @@ impl Files {
             }
             return Ok(Outcome::Complete);
         }
-        let call = RestoreFile { snapshot: args.snapshot.clone(), path: args.path.clone() };
+        let call = RestoreFile { snapshot, path, repository, into };
         let path = self.daemon.request(&call)?;
         if self.daemon.json {
             print::json(&path)?;

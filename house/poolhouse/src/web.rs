@@ -3,14 +3,14 @@
 use std::io;
 
 use api::{
-    GetDashboard, GetRootCertificate, ListDashboardUsers, RemoveDashboardUser, Role,
-    SetUpDashboard, TurnOffDashboard,
+    CertificateStatus, GetDashboard, GetRootCertificate, ListDashboardUsers, RemoveDashboardUser,
+    Role, SetUpDashboard, TurnOffDashboard,
 };
 
 use crate::daemon::DaemonArgs;
 use crate::outcome::{CommandResult, Failure, Outcome};
-use crate::print;
 use crate::table::{Align, Table};
+use crate::{print, time};
 
 /// Turn the dashboard on or off, and manage its users
 #[derive(clap::Args, Debug)]
@@ -25,6 +25,12 @@ made, whose root browsers need once (`web certificate`). With a certificate of y
   key = \"/etc/ssl/nas.key\"
   tls = \"auto\"                       or \"on\", also on loopback; \"off\" behind a proxy that encrypts
   names = [\"nas.example.org\"]        further names for the certificate of the own CA
+
+Or one of Let's Encrypt, renewed by the daemon, where port 80 of a name on the internet leads here:
+
+  [acme]
+  names = [\"nas.example.org\"]
+  agree = true                       to the terms of service of the CA
 
 Examples:
   poolhouse config set web.listen 0.0.0.0:8443
@@ -199,6 +205,29 @@ impl Web {
             }
         };
         print::line(&sentence)?;
+        if let Some(certificate) = &status.certificate {
+            print::line(&certificate_sentence(certificate))?;
+        }
         Ok(Outcome::Complete)
+    }
+}
+
+/// A certificate of a public CA in a sentence.
+fn certificate_sentence(certificate: &CertificateStatus) -> String {
+    let names = certificate.names.join(", ");
+    let held = match certificate.until {
+        Some(until) => {
+            format!("the certificate of {names} holds until {}", time::format_minutes(until))
+        }
+        None => format!("there is no certificate of {names} yet"),
+    };
+    match (&certificate.error, certificate.next_try) {
+        (Some(why), Some(next)) => {
+            format!(
+                "{held}; the last try failed: {why}; the next one: {}",
+                time::format_minutes(next)
+            )
+        }
+        _ => held,
     }
 }

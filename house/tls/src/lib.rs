@@ -2,12 +2,16 @@
 #![forbid(unsafe_code)]
 
 mod authority;
+mod client_stream;
 mod server;
 mod server_stream;
 
 pub use authority::{Authority, AuthorityError, Date};
+pub use client_stream::{ClientStream, TrustedServers};
 pub use rustls::ServerConfig;
-pub use server::{CertificateFileError, server_config, with_client_roots};
+pub use server::{
+    CertificateFileError, NamedCertificate, server_config, server_config_by_name, with_client_roots,
+};
 pub use server_stream::ServerStream;
 
 use std::io;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
 use thiserror::Error;
 
@@ -37,6 +38,57 @@ pub fn server_config(chain: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, Cert
     Ok(Arc::new(config))
 }
 
+/// A certificate that is shown to clients that ask for its names.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedCertificate<'a> {
+    /// The names.
+    pub names: &'a [String],
+    /// The certificate and those between it and its root, in PEM.
+    pub chain: &'a [u8],
+    /// The private key in PEM.
+    pub key: &'a [u8],
+}
+
+/// As [`server_config`], with another certificate for clients that ask for its names.
+pub fn server_config_by_name(
+    chain: &[u8],
+    key: &[u8],
+    named: NamedCertificate<'_>,
+) -> Result<Arc<ServerConfig>, CertificateFileError> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let certified = |chain: &[u8], key: &[u8]| {
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| CertificateFileError::NoKey)?;
+        let certified = CertifiedKey::from_der(certificates(chain)?, key, &provider)?;
+        Ok::<_, CertificateFileError>(Arc::new(certified))
+    };
+    let resolver = ByName {
+        names: named.names.to_vec(),
+        named: certified(named.chain, named.key)?,
+        other: certified(chain, key)?,
+    };
+    let builder =
+        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::new(resolver));
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// Two certificates, of which the client's wish for a name chooses one.
+#[derive(Debug)]
+struct ByName {
+    names: Vec<String>,
+    named: Arc<CertifiedKey>,
+    other: Arc<CertifiedKey>,
+}
+
+impl ResolvesServerCert for ByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let asked = hello.server_name().unwrap_or_default();
+        let is_named = self.names.iter().any(|name| name.eq_ignore_ascii_case(asked));
+        Some(Arc::clone(if is_named { &self.named } else { &self.other }))
+    }
+}
+
 /// The same configuration, for clients that show a certificate of one of these roots, in PEM.
 pub fn with_client_roots(
     config: &ServerConfig,
@@ -57,7 +109,9 @@ pub fn with_client_roots(
 }
 
 /// The certificates of a text in PEM, one at least.
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateFileError> {
+pub(crate) fn certificates(
+    pem: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, CertificateFileError> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let all = all.map_err(|_| CertificateFileError::NoCertificate)?;
     if all.is_empty() { Err(CertificateFileError::NoCertificate) } else { Ok(all) }

@@ -5,6 +5,7 @@
 //! server = "nut://localhost/cellar"      # or "apcupsd://localhost"; without it no UPS is watched
 //! user = "poolhouse"                     # of upsd.users; the primary then waits for this machine
 //! password_file = "/etc/poolhouse/ups-password"
+//! ca_file = "/etc/poolhouse/upsd.pem"    # STARTTLS: the certificate of upsd, or its root; without it nothing is encrypted
 //! role = "secondary"                     # or "primary": tells the others to shut down, and waits for them
 //! interval = 5                           # seconds between two looks
 //! quiet_after = 60                       # seconds on battery until scrubs and replication stop
@@ -37,6 +38,8 @@ pub struct UpsConfig {
     pub user: Option<String>,
     /// The file with the user's password.
     pub password_file: Option<PathBuf>,
+    /// The certificates in PEM by which upsd is trusted: its own, or its root. The connection is encrypted with them only.
+    pub ca_file: Option<PathBuf>,
     /// The role of this machine.
     pub role: Role,
     /// Seconds between two looks.
@@ -175,6 +178,7 @@ impl Default for UpsConfig {
             server: None,
             user: None,
             password_file: None,
+            ca_file: None,
             role: Role::Secondary,
             interval: 5,
             quiet_after: limits.quiet_after,

@@ -1,8 +1,10 @@
-//! A TCP connection to a UPS server: every step has a time limit, and every reply a maximum size.
+//! A connection to a UPS server, by TCP or TLS: every step has a time limit, and every reply a maximum size.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
+
+use tls::{ClientStream, TrustedServers};
 
 use crate::UpsError;
 
@@ -16,7 +18,39 @@ const MAX_LINE: u64 = 4096;
 pub(crate) struct Connection {
     /// The host and port, for messages.
     pub(crate) server: String,
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Stream>,
+}
+
+/// The bytes below the protocol.
+#[derive(Debug)]
+enum Stream {
+    Plain(TcpStream),
+    Encrypted(Box<ClientStream>),
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(into),
+            Self::Encrypted(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.write(bytes),
+            Self::Encrypted(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.flush(),
+            Self::Encrypted(stream) => stream.flush(),
+        }
+    }
 }
 
 impl Connection {
@@ -35,16 +69,39 @@ impl Connection {
                 Ok(stream)
             });
             match connected {
-                Ok(stream) => return Ok(Self { server, stream: BufReader::new(stream) }),
+                Ok(stream) => {
+                    let stream = BufReader::new(Stream::Plain(stream));
+                    return Ok(Self { server, stream });
+                }
                 Err(why) => last = unreachable(&why),
             }
         }
         Err(last)
     }
 
+    /// Encrypts the connection from here on. The server has agreed to it.
+    pub(crate) fn encrypt(self, servers: &TrustedServers, host: &str) -> Result<Self, UpsError> {
+        // bytes that came with the answer were not encrypted: another program on the way may have added them
+        if !self.stream.buffer().is_empty() {
+            return Err(self.malformed("it sent more before the connection was encrypted"));
+        }
+        let server = self.server;
+        let Stream::Plain(socket) = self.stream.into_inner() else {
+            return Err(UpsError::Malformed { server, what: "it is encrypted".to_owned() });
+        };
+        match ClientStream::connect(servers, host, socket) {
+            Ok(stream) => {
+                let stream = BufReader::new(Stream::Encrypted(Box::new(stream)));
+                Ok(Self { server, stream })
+            }
+            Err(why) => Err(UpsError::NotEncrypted { server, why: why.to_string() }),
+        }
+    }
+
     /// Sends bytes.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), UpsError> {
-        let sent = self.stream.get_mut().write_all(bytes);
+        let stream = self.stream.get_mut();
+        let sent = stream.write_all(bytes).and_then(|()| stream.flush());
         sent.map_err(|why| self.unreachable(&why))
     }
 
@@ -70,7 +127,7 @@ impl Connection {
         UpsError::Malformed { server: self.server.clone(), what: what.to_owned() }
     }
 
-    fn unreachable(&self, why: &std::io::Error) -> UpsError {
+    fn unreachable(&self, why: &io::Error) -> UpsError {
         use std::io::ErrorKind::{TimedOut, WouldBlock};
         let why = match why.kind() {
             TimedOut | WouldBlock => "no answer within 5 seconds".to_owned(),

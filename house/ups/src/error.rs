@@ -27,6 +27,14 @@ pub enum UpsError {
         /// The host and port.
         server: String,
     },
+    /// The connection cannot be encrypted, and no password was sent.
+    #[error("the connection to the UPS server {server} cannot be encrypted: {why}")]
+    NotEncrypted {
+        /// The host and port.
+        server: String,
+        /// The reason of TLS.
+        why: String,
+    },
     /// The answer does not follow the protocol.
     #[error("the UPS server {server} sent an answer that is not understood: {what}")]
     Malformed {
@@ -48,6 +56,9 @@ fn explain_code(code: &str) -> String {
     let sentence = match code {
         "ACCESS-DENIED" => {
             "wrong user or password, or the user lacks the right; see upsd.users on that host"
+        }
+        "FEATURE-NOT-CONFIGURED" | "FEATURE-NOT-SUPPORTED" | "UNKNOWN-COMMAND" => {
+            "it does not encrypt: give upsd a certificate (CERTFILE or CERTPATH in upsd.conf), or remove ups.ca_file here"
         }
         "UNKNOWN-UPS" => "it has no UPS of that name; list them with upsc -l HOST",
         "DRIVER-NOT-CONNECTED" => {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! request                  answer                              (lines, TCP port 3493)
+//! STARTTLS                 OK STARTTLS                        with trusted servers only: the rest is encrypted
 //! LIST VAR cellar          BEGIN LIST VAR cellar
 //!                          VAR cellar ups.status "OB DISCHRG"  one line a variable; \ before " and \
 //!                          END LIST VAR cellar
@@ -17,6 +18,8 @@
 
 use std::collections::BTreeMap;
 
+use tls::TrustedServers;
+
 use crate::connection::Connection;
 use crate::reading::whole_number;
 use crate::{PowerSource, Reading, UpsError};
@@ -29,7 +32,7 @@ const MAX_VARIABLES: usize = 2000;
 pub struct Login {
     /// The user.
     pub user: String,
-    /// The password, which the protocol sends in clear text.
+    /// The password, which can be read on the network unless the connection is encrypted.
     pub password: String,
 }
 
@@ -41,15 +44,24 @@ pub struct NutClient {
 }
 
 impl NutClient {
-    /// Connects. With a login the server counts this machine until the connection ends.
+    /// Connects. With trusted servers the connection is encrypted before anything else is sent, or fails. With a login
+    /// the server counts this machine until the connection ends.
     pub fn connect(
         host: &str,
         port: u16,
         ups: &str,
         login: Option<&Login>,
+        servers: Option<&TrustedServers>,
     ) -> Result<Self, UpsError> {
         let connection = Connection::open(host, port)?;
         let mut client = Self { connection, ups: ups.to_owned() };
+        if let Some(servers) = servers {
+            let answer = client.request("the encryption", "STARTTLS")?;
+            if answer != "OK STARTTLS" {
+                return Err(client.connection.malformed(&answer));
+            }
+            client.connection = client.connection.encrypt(servers, host)?;
+        }
         if let Some(Login { user, password }) = login {
             client.request("the user", &format!("USERNAME {}", quote(user)))?;
             client.request("the password", &format!("PASSWORD {}", quote(password)))?;

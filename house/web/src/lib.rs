@@ -10,6 +10,7 @@
 //!
 //! GET  /                              all on one page       GET  /datasets, /datasets/{name}[/changes]
 //! GET  /drives/{drive}                a drive               GET  /shares, /copies, /alerts, /users
+//! GET  /repositories[/files]          backups               GET  /benchmarks[/report]
 //! GET  /pools/{pool}                  a pool                GET  /new-pool, /account[/totp]
 //! GET  /pools/{pool}/replace/{device} the guide             POST /account/..., /share-users
 //! GET  /do/{action}                   asks back             POST /do/{action}

@@ -33,6 +33,21 @@ struct State {
 /// Inode, size and time of change; none if the file does not exist.
 type FileVersion = Option<(u64, u64, i64, i64)>;
 
+/// The fields with secrets. Other secrets are in files of their own.
+const SECRET_FIELDS: [(&str, &str); 1] = [("alerts", "ntfy_token")];
+
+/// The text of a configuration, without the values of the fields with secrets.
+fn without_secrets(config: &Config) -> String {
+    let mut text = config.text().to_owned();
+    for (section, field) in SECRET_FIELDS {
+        let found = config.item(section).and_then(|section| section.get(field)?.as_str());
+        if let Some(secret) = found.filter(|secret| !secret.is_empty()) {
+            text = text.replace(secret, "(not shown)");
+        }
+    }
+    text
+}
+
 impl ConfigStore {
     /// Reads the file. With mistakes in it the defaults take effect.
     pub(crate) fn load(path: PathBuf) -> Self {
@@ -54,7 +69,7 @@ impl ConfigStore {
         let state = self.state.lock();
         ConfigReport {
             path: self.path.clone(),
-            text: state.config.text().to_owned(),
+            text: without_secrets(&state.config),
             problems: state.problems.iter().map(ToString::to_string).collect(),
         }
     }

@@ -1,4 +1,5 @@
-//! Files in snapshots: listed, and restored beside the present ones.
+//! Files in snapshots: listed, and restored beside the present ones. The snapshots are of a pool, or of a repository of
+//! backups.
 //!
 //! A restored file gets its content without a name, and its name last: no power cut leaves a part of a file under
 //! the name.
@@ -21,41 +22,52 @@ const CHUNK: usize = 1 << 20;
 pub(super) const MAX_NAMES: usize = 100;
 pub(super) const CONTEXT: Context<'static> = Context::new(&Credentials::ROOT, DoorId::DAEMON);
 
+/// The names in a folder of a snapshot or file system.
+pub(crate) fn list(reader: &FileSystemReader, call: &ListFiles) -> Result<Vec<FileEntry>> {
+    let dir = find(reader, &call.dataset, &call.path)?;
+    if !dir.stat().is_directory() {
+        let why = format!("'{}' of '{}' is not a folder", call.path, call.dataset);
+        return Err(Error::refused_error(why));
+    }
+    let failed = |why: engine::files::Error| unreadable(&call.dataset, &call.path, &why);
+    let mut entries = Vec::new();
+    for found in reader.read_dir_sorted(&dir).map_err(failed)?.into_iter().take(MAX_ENTRIES) {
+        let stat = reader.stat(found.ino).map_err(failed)?;
+        entries.push(FileEntry {
+            is_exact: std::str::from_utf8(&found.name).is_ok(),
+            name: String::from_utf8_lossy(&found.name).into_owned(),
+            file_type: diff::letter(stat.kind).to_owned(),
+            size: stat.size,
+            modified: stat.mtime.seconds,
+        });
+    }
+    Ok(entries)
+}
+
+/// The file system of a snapshot `FS@NAME`, or the one that gets what is restored instead.
+pub(super) fn restored_into<'a>(snapshot: &'a str, into: Option<&'a str>) -> Result<&'a str> {
+    let Some((head, _)) = snapshot.split_once('@') else {
+        return Err(Error::usage_error(format!("'{snapshot}' is not a snapshot: FS@NAME")));
+    };
+    Ok(into.unwrap_or(head))
+}
+
 impl Pools {
-    pub(crate) fn list_files(&self, call: &ListFiles) -> Result<Vec<FileEntry>> {
-        let head = call.dataset.split('@').next().unwrap_or(&call.dataset);
-        let pool = self.pool_of_dataset(head)?;
-        let reader = pool.handle.datasets().synced_reader(&call.dataset)?;
-        let dir = find(&reader, &call.dataset, &call.path)?;
-        if !dir.stat().is_directory() {
-            let why = format!("'{}' of '{}' is not a folder", call.path, call.dataset);
-            return Err(Error::refused_error(why));
-        }
-        let failed = |why: engine::files::Error| unreadable(&call.dataset, &call.path, &why);
-        let mut entries = Vec::new();
-        for found in reader.read_dir_sorted(&dir).map_err(failed)?.into_iter().take(MAX_ENTRIES) {
-            let stat = reader.stat(found.ino).map_err(failed)?;
-            entries.push(FileEntry {
-                is_exact: std::str::from_utf8(&found.name).is_ok(),
-                name: String::from_utf8_lossy(&found.name).into_owned(),
-                file_type: diff::letter(stat.kind).to_owned(),
-                size: stat.size,
-                modified: stat.mtime.seconds,
-            });
-        }
-        Ok(entries)
+    /// The files of a snapshot `FS@NAME`, or of a file system as of its last txg.
+    pub(crate) fn snapshot_reader(&self, dataset: &str) -> Result<FileSystemReader> {
+        let head = dataset.split('@').next().unwrap_or(dataset);
+        Ok(self.pool_of_dataset(head)?.handle.datasets().synced_reader(dataset)?)
     }
 
-    pub(crate) fn restore_file(&self, call: &RestoreFile) -> Result<String> {
-        let Some((head, _)) = call.snapshot.split_once('@') else {
-            return Err(Error::usage_error(format!(
-                "'{}' is not a snapshot: FS@NAME",
-                call.snapshot
-            )));
-        };
+    /// Restores a file of the snapshot that `reader` reads.
+    pub(crate) fn restore_file(
+        &self,
+        reader: &FileSystemReader,
+        call: &RestoreFile,
+    ) -> Result<String> {
+        let head = restored_into(&call.snapshot, call.into.as_deref())?;
         let pool = self.pool_of_dataset(head)?;
-        let reader = pool.handle.datasets().synced_reader(&call.snapshot)?;
-        let file = find(&reader, &call.snapshot, &call.path)?;
+        let file = find(reader, &call.snapshot, &call.path)?;
         if file.stat().kind != FileType::File {
             let why = format!("'{}' is not a regular file; copy it from .zfs/snapshot", call.path);
             return Err(Error::refused_error(why));
@@ -63,9 +75,13 @@ impl Pools {
         let path = call.path.trim_matches('/');
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
         let door = pool.filesystems.open_door(head, "restored file")?;
-        let name = restore(door.filesystem(), &file, dir, &restored_name(name, &call.snapshot))
-            .map_err(|why| Error::refused_error(format!("cannot restore '{path}': {why}")))?;
-        Ok(if dir.is_empty() { format!("/{name}") } else { format!("/{dir}/{name}") })
+        let fs = door.filesystem();
+        let refused =
+            |why: vfs::Error| Error::refused_error(format!("cannot restore '{path}': {why}"));
+        let (folder, dir) = nearest_folder(fs, dir).map_err(refused)?;
+        let name =
+            restore(fs, &file, folder, &restored_name(name, &call.snapshot)).map_err(refused)?;
+        Ok(format!("{dir}/{name}"))
     }
 }
 
@@ -78,18 +94,23 @@ pub(super) fn find(reader: &FileSystemReader, dataset: &str, path: &str) -> Resu
     found.ok_or_else(|| Error::refused_error(format!("there is no '{path}' in '{dataset}'")))
 }
 
-/// A folder of the present file system, by its path from the root on.
-pub(super) fn folder_of(fs: &PoolFileSystem, path: &str) -> vfs::Result<Ino> {
-    let mut folder = fs.root()?;
+/// The folder of a path in the present file system, or the nearest one above it that exists. Returns its path, too: `/a/b`,
+/// or nothing for the root.
+pub(super) fn nearest_folder(fs: &PoolFileSystem, path: &str) -> vfs::Result<(Ino, String)> {
+    let (mut folder, mut found) = (fs.root()?, String::new());
     for part in path.split('/').filter(|part| !part.is_empty()) {
-        folder = fs.lookup(&CONTEXT, folder, part.as_bytes())?.ino;
+        match fs.lookup(&CONTEXT, folder, part.as_bytes()) {
+            Ok(next) if next.kind == FileType::Directory => folder = next.ino,
+            Ok(_) | Err(vfs::Error::NotFound) => break,
+            Err(why) => return Err(why),
+        }
+        found = format!("{found}/{part}");
     }
-    Ok(folder)
+    Ok((folder, found))
 }
 
 /// Copies a file into a folder of the present file system. Returns the name, which no other file had.
-fn restore(fs: &PoolFileSystem, file: &File, dir: &str, name: &str) -> vfs::Result<String> {
-    let folder = folder_of(fs, dir)?;
+fn restore(fs: &PoolFileSystem, file: &File, folder: Ino, name: &str) -> vfs::Result<String> {
     let stat = file.stat();
     let new = NewInode { mode: 0o600, umask: 0, ..NewInode::default() };
     let mode = OpenMode { read: true, write: true, ..OpenMode::default() };

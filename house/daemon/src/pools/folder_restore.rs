@@ -24,7 +24,9 @@ use posix::{
 use vfs::{FileSystem as _, PoolFileSystem};
 
 use super::Pools;
-use super::files::{CONTEXT, MAX_NAMES, copy_access, copy_content, find, folder_of, unreadable};
+use super::files::{
+    CONTEXT, MAX_NAMES, copy_access, copy_content, find, nearest_folder, restored_into, unreadable,
+};
 use super::filesystems::Door;
 use crate::auth::Caller;
 use crate::jobs::{JobControl, RunningJob};
@@ -75,18 +77,15 @@ struct CopiedFolder {
 }
 
 impl Pools {
-    /// Starts the job that restores a folder.
+    /// Starts the job that restores a folder of the snapshot that `reader` reads.
     pub(crate) fn restore_folder(
         self: &Arc<Self>,
+        reader: FileSystemReader,
         call: &RestoreFolder,
         caller: &Caller,
     ) -> Result<StartedRestore> {
-        let Some((head, _)) = call.snapshot.split_once('@') else {
-            let why = format!("'{}' is not a snapshot: FS@NAME", call.snapshot);
-            return Err(Error::usage_error(why));
-        };
+        let head = restored_into(&call.snapshot, call.into.as_deref())?;
         let pool = self.pool_of_dataset(head)?;
-        let reader = pool.handle.datasets().synced_reader(&call.snapshot)?;
         let top = find(&reader, &call.snapshot, &call.path)?;
         if !top.stat().is_directory() {
             let why = format!("'{}' of '{}' is not a folder", call.path, call.snapshot);
@@ -100,14 +99,13 @@ impl Pools {
         drop(pool);
         let refused =
             |why: vfs::Error| Error::refused_error(format!("cannot restore '{path}': {why}"));
-        let folder = folder_of(door.filesystem(), dir).map_err(refused)?;
+        let (folder, dir) = nearest_folder(door.filesystem(), dir).map_err(refused)?;
         let (name, into) = create_partial(door.filesystem(), folder, &name).map_err(refused)?;
         let control = Arc::new(RestoreControl::default());
         let subject = format!("{}:/{path}", call.snapshot);
         let uid = caller.peer.uid;
         let job = self.jobs.start("restore", &subject, uid, Arc::clone(&control) as Arc<_>);
-        let restored = if dir.is_empty() { format!("/{name}") } else { format!("/{dir}/{name}") };
-        let started = StartedRestore { job: job.id(), path: restored };
+        let started = StartedRestore { job: job.id(), path: format!("{dir}/{name}") };
         let work = FolderRestore {
             pools: Arc::clone(self),
             control,

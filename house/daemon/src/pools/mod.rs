@@ -57,6 +57,8 @@ use crate::log::Log;
 use crate::pool_cache::{self, SavedPool};
 use crate::{Error, Result, StateDir};
 
+pub(crate) use files::list as list_files;
+
 /// The exit status where no pool of a name is imported.
 const NO_SUCH_POOL: u8 = 3;
 

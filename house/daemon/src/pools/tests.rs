@@ -420,12 +420,14 @@ fn files_are_restored_beside_present_ones() {
     pool.handle.snapshots().create(&["tank/fs@monday".to_owned()]).unwrap();
     server.write("letter.txt", "behind");
     let (snapshot, path) = ("tank/fs@monday".to_owned(), "/letter.txt".to_owned());
-    let listed = ListFiles { dataset: snapshot.clone(), path: String::new() };
-    let listed = home.pools.list_files(&listed).unwrap();
+    let reader = home.pools.snapshot_reader(&snapshot).unwrap();
+    let listed = ListFiles { dataset: snapshot.clone(), ..ListFiles::default() };
+    let listed = super::list_files(&reader, &listed).unwrap();
     assert_eq!((listed.len(), listed[0].name.as_str(), listed[0].size), (1, "letter.txt", 6));
-    let call = RestoreFile { snapshot, path };
-    assert_eq!(home.pools.restore_file(&call).unwrap(), "/letter (monday).txt");
-    assert_eq!(home.pools.restore_file(&call).unwrap(), "/letter (monday).txt 2");
+    let call = RestoreFile { snapshot, path, ..RestoreFile::default() };
+    let restore = |call: &RestoreFile| home.pools.restore_file(&reader, call);
+    assert_eq!(restore(&call).unwrap(), "/letter (monday).txt");
+    assert_eq!(restore(&call).unwrap(), "/letter (monday).txt 2");
     assert_eq!(server.read("letter.txt"), "behind");
     assert_eq!(server.read("letter (monday).txt"), "before");
     let restored = fs.lookup(&context, fs.root_ino(), b"letter (monday).txt").unwrap();
@@ -433,8 +435,59 @@ fn files_are_restored_beside_present_ones() {
     let tag = fs.xattr(&context, restored.ino, b"user.tag").unwrap();
     assert_eq!(tag.as_deref(), Some(&b"blue"[..]));
     let missing = RestoreFile { path: "/none".to_owned(), ..call };
-    assert!(home.pools.restore_file(&missing).unwrap_err().to_string().contains("there is no"));
+    assert!(restore(&missing).unwrap_err().to_string().contains("there is no"));
     drop(server);
+    home.pools.export_pool("tank", false).unwrap();
+}
+
+#[test]
+fn files_are_restored_out_of_repositories() {
+    let home = TestDaemon::new("restored-backup");
+    let pool = home.pools.pool("tank").unwrap();
+    for name in ["tank/fs", "tank/new"] {
+        create_unmounted(&pool, name);
+    }
+    let server = InProcess::open(&home, "tank/fs");
+    let (fs, context) = (server.0.filesystem(), server.context());
+    let new = NewInode { kind: FileType::Directory, mode: 0o750, ..NewInode::default() };
+    let album = fs.create(&context, fs.root_ino(), b"album", &new).unwrap().ino;
+    server.write("letter.txt", "before");
+    let letter = fs.lookup(&context, fs.root_ino(), b"letter.txt").unwrap().ino;
+    fs.link(&context, letter, album, b"letter.txt").unwrap();
+    pool.handle.snapshots().create(&["tank/fs@monday".to_owned()]).unwrap();
+    let location = format!("file://{}", home.dir.join("backup").display());
+    let config = crate::config::Config::default();
+    let create = api::CreateRepository { location: location.clone() };
+    crate::repositories::create(&config, &create).unwrap();
+    let store = bucket::open(&location, false, None).unwrap();
+    let repository = engine::backup::BackupRepository::open(store).unwrap();
+    let targets = vec!["tank/fs@monday".to_owned()];
+    let request = engine::pool::BackupRequest { targets, recursive: false };
+    pool.handle.streams().back_up(&repository, &request, &job::Job::default()).unwrap();
+    // the pool has lost both: the repository has them still
+    fs.unlink(&context, album, b"letter.txt").unwrap();
+    fs.rmdir(&context, fs.root_ino(), b"album").unwrap();
+    pool.handle.datasets().destroy("tank/fs@monday").unwrap();
+    let found = crate::repositories::snapshots(&config, &location).unwrap();
+    assert_eq!((found.len(), found[0].dataset.as_str(), found[0].is_volume), (1, "tank/fs", false));
+    let read = || crate::repositories::reader(&config, &location, "tank/fs@monday").unwrap();
+    let listed = ListFiles { dataset: "tank/fs@monday".to_owned(), ..ListFiles::default() };
+    let names: Vec<_> =
+        super::list_files(&read(), &listed).unwrap().into_iter().map(|it| it.name).collect();
+    assert_eq!(names, ["album", "letter.txt"]);
+    let mut call = RestoreFile {
+        snapshot: "tank/fs@monday".to_owned(),
+        path: "album/letter.txt".to_owned(),
+        ..RestoreFile::default()
+    };
+    // its folder is gone, so that it comes to the nearest one
+    assert_eq!(home.pools.restore_file(&read(), &call).unwrap(), "/letter (monday).txt");
+    assert_eq!(server.read("letter (monday).txt"), "before");
+    call.into = Some("tank/new".to_owned());
+    assert_eq!(home.pools.restore_file(&read(), &call).unwrap(), "/letter (monday).txt");
+    let other = InProcess::open(&home, "tank/new");
+    assert_eq!(other.read("letter (monday).txt"), "before");
+    drop((server, other));
     home.pools.export_pool("tank", false).unwrap();
 }
 
@@ -465,9 +518,11 @@ fn folders_are_restored_beside_present_ones() {
     pool.handle.snapshots().create(&["tank/fs@monday".to_owned()]).unwrap();
     fs.unlink(&context, inner, b"two").unwrap();
     let caller = Caller { peer: Peer::from_uid(0), cancel: Cancel::default() };
-    let call = RestoreFolder { snapshot: "tank/fs@monday".to_owned(), path: "/album".to_owned() };
+    let (snapshot, path) = ("tank/fs@monday".to_owned(), "/album".to_owned());
+    let call = RestoreFolder { snapshot, path, ..RestoreFolder::default() };
     for (number, name) in ["album (monday)", "album (monday) 2"].iter().enumerate() {
-        let started = home.pools.restore_folder(&call, &caller).unwrap();
+        let reader = home.pools.snapshot_reader(&call.snapshot).unwrap();
+        let started = home.pools.restore_folder(reader, &call, &caller).unwrap();
         assert_eq!(started.path, format!("/{name}"));
         let state = || home.context.jobs.list()[number].clone();
         let end = Instant::now() + Duration::from_mins(1);

@@ -14,15 +14,13 @@ use super::Service;
 use crate::auth::Caller;
 use crate::context::Context;
 use crate::events::ChangeOptions;
-use crate::jobs::{JobControl, Jobs, RunningJob};
-use crate::pools::Pools;
+use crate::jobs::{JobControl, RunningJob};
 use crate::router::Router;
-use crate::{Error, Result};
+use crate::{Error, Result, repositories};
 
 /// The service of backups.
 pub(super) struct BackupService {
-    pools: Arc<Pools>,
-    jobs: Arc<Jobs>,
+    context: Arc<Context>,
     running: Mutex<Vec<RunningBackup>>,
 }
 
@@ -53,8 +51,7 @@ impl JobControl for BackupControl {
 
 impl BackupService {
     pub(super) fn new(context: &Arc<Context>) -> Self {
-        let (pools, jobs) = (Arc::clone(&context.pools), Arc::clone(&context.jobs));
-        Self { pools, jobs, running: Mutex::default() }
+        Self { context: Arc::clone(context), running: Mutex::default() }
     }
 
     fn start_backup(&self, call: &StartBackup, caller: &Caller) -> Result<StartedBackup> {
@@ -64,7 +61,7 @@ impl BackupService {
         if call.targets.iter().any(|target| pool_of(target) != pool_name) {
             return Err(Error::usage_error("the datasets of a backup are of one pool"));
         }
-        let pool = self.pools.pool(pool_name)?.handle.clone();
+        let pool = self.context.pools.pool(pool_name)?.handle.clone();
         let mut running = self.running.lock();
         running.retain(|backup| !backup.thread.is_finished());
         if let Some(other) = running.iter().find(|backup| backup.location == call.location) {
@@ -74,7 +71,10 @@ impl BackupService {
             )));
         }
         // a wrong address is an error of the call
-        let access = call.access.as_ref().map(to_s3_access);
+        let access = match &call.access {
+            Some(access) => Some(to_s3_access(access)),
+            None => repositories::access(&self.context.config.current(), &call.location)?,
+        };
         let mut store = bucket::open(&call.location, false, access.as_ref())?;
         if let Some(folder) = &call.cache {
             store = Arc::new(CachedStore::open(store, folder.clone(), call.cache_bytes)?);
@@ -82,7 +82,8 @@ impl BackupService {
         let repository = BackupRepository::open(store)?;
         let control = Arc::new(BackupControl::default());
         let subject = format!("{} to {}", call.targets.join(" "), call.location);
-        let job = self.jobs.start("backup", &subject, caller.peer.uid, Arc::clone(&control) as _);
+        let job =
+            self.context.jobs.start("backup", &subject, caller.peer.uid, Arc::clone(&control) as _);
         let id = job.id();
         let request = BackupRequest { targets: call.targets.clone(), recursive: call.recursive };
         let work = {

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use api::{
     AbortReceive, AllowPermissions, CloneSnapshot, CreateBookmark, CreateFilesystem,
     CreateSnapshots, CreateVolume, DestroyDatasets, GetDeleteQueue, GetPermissions,
-    InheritProperty, ListDatasets, ListFileChanges, ListFiles, ListHolds, ListOwnerUsage,
-    PlaceHold, PlanSend, PromoteClone, ReceiveStream, RedactSnapshot, ReleaseHold,
-    RemovePermissions, RenameDataset, Reply, RestoreFile, RestoreFolder, RollbackDataset,
-    SendStream, SetProperties, UpgradeFilesystem,
+    InheritProperty, ListDatasets, ListFileChanges, ListHolds, ListOwnerUsage, PlaceHold, PlanSend,
+    PromoteClone, ReceiveStream, RedactSnapshot, ReleaseHold, RemovePermissions, RenameDataset,
+    Reply, RollbackDataset, SendStream, SetProperties, UpgradeFilesystem,
 };
 
 use super::Service;
@@ -74,12 +73,6 @@ impl DatasetService {
         router.add(move |call: &AbortReceive, _| pools.abort_receive(call));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &ListFileChanges, _| pools.list_file_changes(call));
-        let pools = Arc::clone(&self.pools);
-        router.add(move |call: &ListFiles, _| pools.list_files(call));
-        let pools = Arc::clone(&self.pools);
-        router.add(move |call: &RestoreFile, _| pools.restore_file(call));
-        let pools = Arc::clone(&self.pools);
-        router.add(move |call: &RestoreFolder, caller| pools.restore_folder(call, caller));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &PlaceHold, _| pools.place_hold(call));
         let pools = Arc::clone(&self.pools);

@@ -3,17 +3,19 @@
 //! A service adds the calls that it answers, starts and stops with the daemon, and follows the changes of
 //! pools and datasets.
 
+mod acme;
 mod alerts;
 mod announce;
 mod backups;
 mod bays;
+mod benchmarks;
 mod config;
 mod daemon;
 mod datasets;
 mod events;
 mod fans;
+mod files;
 mod health;
-mod hours;
 mod iscsi;
 mod jobs;
 mod keys;
@@ -24,12 +26,12 @@ mod nfs;
 mod nvme;
 mod policies;
 mod pools;
-mod power;
 mod replica_tests;
 mod replicas;
 mod rewrites;
 mod shares;
 mod smb;
+mod threaded;
 mod time_machine;
 mod ups;
 mod web;
@@ -37,6 +39,7 @@ mod zvol;
 
 use std::sync::Arc;
 
+use ::acme::AcmeConfig;
 use ::alerts::AlertsConfig;
 use ::fans::FansConfig;
 use ::health::BayMap;
@@ -44,6 +47,7 @@ use ::ups::UpsConfig;
 use api::Event;
 use serde::de::DeserializeOwned;
 
+pub(crate) use acme::SECTION as ACME_SECTION;
 pub(crate) use replica_tests::untested_replicas;
 pub(crate) use replicas::overdue_replicas;
 pub(crate) use web::WebConfig;
@@ -56,6 +60,7 @@ use crate::events::ChangeOptions;
 use crate::hours::HoursConfig;
 use crate::policy::PolicyConfig;
 use crate::replica::ReplicaConfig;
+use crate::repositories::{self, RepositoryConfig};
 use crate::router::Router;
 use crate::shares::{ShareServer, entry};
 use crate::time_machine::TimeMachineConfig;
@@ -139,6 +144,12 @@ const SERVICES: &[Registration] = &[
     Registration::new(|context| Arc::new(keys::KeyService::new(context))),
     Registration::new(|context| Arc::new(maintenance::MaintenanceService::new(context))),
     Registration::new(|context| Arc::new(backups::BackupService::new(context))),
+    Registration::with_section::<Vec<RepositoryConfig>>(repositories::SECTION, |context| {
+        Arc::new(files::FileService::new(context))
+    }),
+    Registration::with_section::<benchmarks::BenchConfig>(benchmarks::SECTION, |context| {
+        Arc::new(benchmarks::BenchmarkService::new(context))
+    }),
     Registration::new(|context| Arc::new(rewrites::RewriteService::new(context))),
     Registration::new(|context| Arc::new(jobs::JobService::new(context))),
     Registration::new(|context| Arc::new(events::EventService::new(context))),
@@ -147,10 +158,10 @@ const SERVICES: &[Registration] = &[
         Arc::new(health::HealthService::new(context))
     }),
     Registration::with_section::<Vec<PowerConfig>>("power", |context| {
-        Arc::new(power::PowerService::new(context))
+        Arc::new(threaded::ThreadedService::power(context))
     }),
     Registration::with_section::<HoursConfig>("hours", |context| {
-        Arc::new(hours::HoursService::new(context))
+        Arc::new(threaded::ThreadedService::hours(context))
     }),
     Registration::with_section::<BayMap>("bays", |context| {
         Arc::new(bays::BayService::new(context))
@@ -163,6 +174,9 @@ const SERVICES: &[Registration] = &[
     }),
     Registration::with_section::<AlertsConfig>("alerts", |context| {
         Arc::new(alerts::AlertService::new(context))
+    }),
+    Registration::with_section::<AcmeConfig>(acme::SECTION, |context| {
+        Arc::new(acme::AcmeService::new(context))
     }),
     Registration::with_section::<WebConfig>("web", |context| {
         Arc::new(web::WebService::new(context))

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use tokio::task::JoinHandle;
 use web::{Dashboard, SETUP_MINUTES};
 
-use super::Service;
+use super::{ACME_SECTION, Service};
 use crate::auth::Token;
 use crate::config::{Config, Listen};
 use crate::context::Context;
@@ -115,6 +115,10 @@ impl WebService {
             addresses: self.listeners.lock().keys().map(|(address, _)| *address).collect(),
             has_password: dashboard.is_on(),
             sessions: dashboard.session_count(),
+            certificate: self
+                .context
+                .acme
+                .status(&self.context.config.current().section(ACME_SECTION)),
         })
     }
 

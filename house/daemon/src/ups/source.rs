@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use tls::TrustedServers;
+
 use ::ups::{ApcupsdClient, Login, NutClient, Reading, Role, ServerAddress, ServerKind, UpsConfig};
 
 /// The time between two looks whether the other machines logged out.
@@ -100,10 +102,21 @@ fn connect(config: &UpsConfig, logs_in: bool) -> Result<Client, String> {
         }
         ServerKind::Nut(ups) => {
             let login = if logs_in { login(config)? } else { None };
-            let client = NutClient::connect(host, *port, ups, login.as_ref());
+            let servers = trusted_servers(config)?;
+            let client = NutClient::connect(host, *port, ups, login.as_ref(), servers.as_ref());
             client.map(Client::Nut).map_err(sentence)
         }
     }
+}
+
+/// The servers that are trusted; none: the connection is not encrypted. The file is read at each connection.
+fn trusted_servers(config: &UpsConfig) -> Result<Option<TrustedServers>, String> {
+    let Some(path) = &config.ca_file else { return Ok(None) };
+    let failed = |why: String| {
+        format!("the certificates of the UPS server in '{}' cannot be used: {why}", path.display())
+    };
+    let pem = std::fs::read(path).map_err(|why| failed(engine::error::io_error_text(&why)))?;
+    TrustedServers::from_pem(&pem).map(Some).map_err(|why| failed(why.to_string()))
 }
 
 /// The account at upsd. The password is read at each connection, so that it can be changed.

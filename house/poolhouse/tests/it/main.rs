@@ -48,6 +48,7 @@ mod rescue_streams;
 mod rewind;
 mod rewrite;
 mod script_words;
+mod secrets;
 mod shares;
 mod smb;
 mod status;

@@ -1,4 +1,4 @@
-//! The unit of systemd that the package has.
+//! The files of the package: the unit of systemd, and the example of a configuration.
 
 use std::process::Command;
 
@@ -18,6 +18,25 @@ fn unit_starts_a_command_that_exists() {
     assert_eq!(words[0], "/usr/bin/poolhouse");
     let help = crate::command::run_ok(&[words[1], "--help"]);
     assert!(help.contains("--stop"), "{help}");
+}
+
+#[test]
+fn example_of_a_configuration_is_right() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/config.toml.example");
+    let example = std::fs::read_to_string(example).unwrap();
+    // each line that is commented out without a space is one of the configuration
+    let uncomment = |line: &str| match line.strip_prefix('#') {
+        Some(setting) if !setting.starts_with([' ', '\n']) => setting.to_owned(),
+        _ => line.to_owned(),
+    };
+    let written: Vec<_> = example.lines().map(uncomment).collect();
+    assert!(written.iter().filter(|line| line.starts_with('[')).count() > 10);
+    let dir = fixtures::scratch_dir("config-example");
+    for (name, text) in [("as-it-is.toml", example), ("in-effect.toml", written.join("\n"))] {
+        let path = dir.join(name);
+        std::fs::write(&path, text).unwrap();
+        crate::command::run_ok(&["config", "check", crate::command::path_arg(&path)]);
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use ups::{Login, NutClient, PowerSource, UpsError};
 use crate::dummy_server::{DummyUps, PASSWORD};
 
 fn connect(server: &DummyUps, ups: &str, login: Option<&Login>) -> Result<NutClient, UpsError> {
-    NutClient::connect("127.0.0.1", server.port, ups, login)
+    NutClient::connect("127.0.0.1", server.port, ups, login, None)
 }
 
 /// Tries until it succeeds.

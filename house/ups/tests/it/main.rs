@@ -5,3 +5,4 @@ mod config;
 mod dummy_server;
 mod dummy_ups;
 mod stages;
+mod starttls;

@@ -1,6 +1,8 @@
-//! Actions on copies: replicas, snapshot policies and backups.
+//! Actions on copies: replicas, snapshot policies, and backups in repositories.
 
-use api::{AddConfigSection, RemoveConfigSection, RunPolicies, RunReplicas, StartBackup};
+use api::{
+    AddConfigSection, CreateRepository, RemoveConfigSection, RunPolicies, RunReplicas, StartBackup,
+};
 
 use super::Action;
 use crate::forms::Form;
@@ -19,6 +21,9 @@ pub(super) fn find(name: &str, form: &Form) -> Result<Action, String> {
         "add-policy" => add_policy(form),
         "remove-policy" => remove_policy(form),
         "backup" => backup(form),
+        "add-repository" => add_repository(form),
+        "create-repository" => create_repository(form),
+        "remove-repository" => remove_repository(form),
         _ => run_policies(),
     }
 }
@@ -39,7 +44,7 @@ fn add_replica(form: &Form) -> Result<Action, String> {
                        encrypted datasets. An address ssh://USER@HOST/DATASET needs root's key of ssh there. Snapshots \
                        at the source are kept until the copy has them.";
     let title = format!("Copy {source} to {target} as replica {name}");
-    add_section("replica", &REPLICA_FIELDS, form, title, consequence)
+    add_section("replica", &fields_of(form, &REPLICA_FIELDS), title, consequence)
 }
 
 fn remove_replica(form: &Form) -> Result<Action, String> {
@@ -57,7 +62,7 @@ fn add_policy(form: &Form) -> Result<Action, String> {
     let consequence = "Snapshots are taken when they are due, also of all datasets below. Those beyond the numbers are \
                        destroyed; snapshots with other names stay.";
     let title = format!("Take snapshots of {dataset} automatically");
-    add_section("policy", &POLICY_FIELDS, form, title, consequence)
+    add_section("policy", &fields_of(form, &POLICY_FIELDS), title, consequence)
 }
 
 fn remove_policy(form: &Form) -> Result<Action, String> {
@@ -75,10 +80,48 @@ fn run_policies() -> Result<Action, String> {
     Ok(action.administer().leads_to("/copies".to_owned()))
 }
 
+/// The address of a repository; a folder alone is one, too.
+fn location(form: &Form) -> Result<String, String> {
+    let given = form.required("location")?.trim();
+    Ok(if given.starts_with('/') { format!("file://{given}") } else { given.to_owned() })
+}
+
+fn add_repository(form: &Form) -> Result<Action, String> {
+    let location = location(form)?;
+    let credentials = form.field("credentials").trim();
+    if !credentials.is_empty() && !credentials.starts_with('/') {
+        return Err(format!("'{credentials}' is not the absolute path of a file"));
+    }
+    if location.starts_with("s3://") && credentials.is_empty() {
+        return Err("A bucket needs a file with its keys.".to_owned());
+    }
+    let consequence = "The daemon knows it from now on, and reads the keys from that file when it needs them. Nothing is \
+                       written there before the repository is created.";
+    let title = format!("Add repository {location}");
+    let fields = [("location", location.as_str()), ("credentials", credentials)];
+    add_section("repository", &fields, title, consequence)
+}
+
+fn create_repository(form: &Form) -> Result<Action, String> {
+    let location = location(form)?;
+    let call = CreateRepository { location: location.clone() };
+    let consequence = "It is empty, and can be read by everybody with access to the folder or bucket, except for encrypted \
+                       datasets. A repository that is there already stays as it is.";
+    let title = format!("Create a repository at {location}");
+    let action = Action::new(title, consequence, &call, &["backup", "init", &location])?;
+    Ok(action.administer().leads_to("/copies".to_owned()))
+}
+
+fn remove_repository(form: &Form) -> Result<Action, String> {
+    let location = location(form)?;
+    let consequence = "It is shown here no more. The backups in it stay.";
+    let title = format!("Remove repository {location} from the configuration");
+    remove_section("repository", "location", &location, title, consequence)
+}
+
 fn backup(form: &Form) -> Result<Action, String> {
-    let (location, dataset) = (form.required("location")?, form.required("dataset")?);
-    let folder = location.starts_with('/').then(|| format!("file://{location}"));
-    let location = folder.as_deref().unwrap_or(location);
+    let (location, dataset) = (location(form)?, form.required("dataset")?);
+    let location = location.as_str();
     let recursive = form.field("recursive") == "1";
     let call = StartBackup {
         location: location.to_owned(),
@@ -95,20 +138,23 @@ fn backup(form: &Form) -> Result<Action, String> {
     Ok(action.administer().leads_to("/".to_owned()))
 }
 
-/// Adds a section to the configuration with those of its fields that the form fills.
+/// The fields of a form, by their names.
+fn fields_of<'a>(form: &'a Form, names: &[&'a str]) -> Vec<(&'a str, &'a str)> {
+    names.iter().map(|name| (*name, form.field(name).trim())).collect()
+}
+
+/// Adds a section to the configuration with those of the fields that are filled.
 fn add_section(
     section: &str,
-    fields: &[&str],
-    form: &Form,
+    fields: &[(&str, &str)],
     title: String,
     consequence: &str,
 ) -> Result<Action, String> {
-    let filled = fields.iter().map(|field| (*field, form.field(field).trim()));
-    let filled: Vec<_> = filled.filter(|(_, value)| !value.is_empty()).collect();
+    let filled: Vec<_> = fields.iter().filter(|(_, value)| !value.is_empty()).collect();
     let words: Vec<_> = filled.iter().map(|(field, value)| format!("{field}={value}")).collect();
     let mut command = vec!["config", "add", section];
     command.extend(words.iter().map(String::as_str));
-    let owned = |(field, value): &(&str, &str)| ((*field).to_owned(), (*value).to_owned());
+    let owned = |(field, value): &&(&str, &str)| ((*field).to_owned(), (*value).to_owned());
     let fields = filled.iter().map(owned).collect();
     let call = AddConfigSection { section: section.to_owned(), fields };
     let action = Action::new(title, consequence, &call, &command)?;
@@ -154,6 +200,16 @@ mod tests {
         let form = Form::parse(b"location=/mnt/usb&dataset=tank&recursive=1");
         let backup = find("backup", &form).unwrap();
         assert_eq!(backup.request.command, "backup run -r file:///mnt/usb tank");
+        let form = Form::parse(b"location=s3://b/nas&credentials=/etc/b.env");
+        let added = find("add-repository", &form).unwrap();
+        let command = "config add repository location=s3://b/nas credentials=/etc/b.env";
+        assert_eq!(added.request.command, command);
+        assert!(find("add-repository", &Form::parse(b"location=s3://b/nas")).is_err());
+        let created = find("create-repository", &Form::parse(b"location=/mnt/usb")).unwrap();
+        assert_eq!(created.request.command, "backup init file:///mnt/usb");
+        let removed = find("remove-repository", &form).unwrap();
+        assert_eq!(removed.request.command, "config remove repository location=s3://b/nas");
+        assert_eq!(removed.role, Role::Administer);
         assert_eq!(find("replicate", &Form::parse(b"name=a")).unwrap().role, Role::Operate);
     }
 }

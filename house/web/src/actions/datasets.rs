@@ -145,24 +145,37 @@ fn inherit_property(form: &Form) -> Result<Action, String> {
 
 fn restore(form: &Form) -> Result<Action, String> {
     let (snapshot, path) = (form.required("snapshot")?, form.required("path")?);
+    let is_folder = form.field("folder") == "1";
+    let given = |name: &str| Some(form.field(name)).filter(|value| !value.is_empty());
+    let (repository, into) = (given("repository"), given("into"));
     let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
-    if form.field("folder") == "1" {
-        let call = RestoreFolder { snapshot: snapshot.to_owned(), path: path.to_owned() };
+    let restored = api::restored_name(name, snapshot);
+    let mut command = vec!["files", "restore"];
+    command.extend(is_folder.then_some("-r"));
+    command.extend(repository.iter().flat_map(|location| ["--repository", location]));
+    command.extend(into.iter().flat_map(|dataset| ["--into", dataset]));
+    command.extend([snapshot, path]);
+    let title = format!("Restore {path}");
+    let target = into.unwrap_or_else(|| head(snapshot));
+    let place = if repository.is_some() { format!(" of {target}") } else { String::new() };
+    let next = files_path(target, "", dir);
+    let owned = |value: Option<&str>| value.map(str::to_owned);
+    let (repository, into) = (owned(repository), owned(into));
+    let (snapshot_owned, path) = (snapshot.to_owned(), path.to_owned());
+    let action = if is_folder {
         let consequence = format!(
-            "A job copies the folder as it was in {snapshot}, with all that is in it, beside the present one, as \
-             \"{}\". Nothing is overwritten. Until the job ends, the name ends in .partial.",
-            api::restored_name(name, snapshot)
+            "A job copies the folder as it was in {snapshot}, with all that is in it, beside the present one{place}, as \
+             \"{restored}\". Nothing is overwritten. Until the job ends, the name ends in .partial."
         );
-        let command = ["files", "restore", "-r", snapshot, path];
-        let action = Action::new(format!("Restore {path}"), &consequence, &call, &command)?;
-        return Ok(action.administer().leads_to(files_path(head(snapshot), "", dir)));
-    }
-    let call = RestoreFile { snapshot: snapshot.to_owned(), path: path.to_owned() };
-    let consequence = format!(
-        "The file as it was in {snapshot} is copied beside the present one, as \"{}\". No file is overwritten.",
-        api::restored_name(name, snapshot)
-    );
-    let command = ["files", "restore", snapshot, path];
-    let action = Action::new(format!("Restore {path}"), &consequence, &call, &command)?;
-    Ok(action.administer().leads_to(files_path(head(snapshot), "", dir)))
+        let call = RestoreFolder { snapshot: snapshot_owned, path, repository, into };
+        Action::new(title, &consequence, &call, &command)?
+    } else {
+        let consequence = format!(
+            "The file as it was in {snapshot} is copied beside the present one{place}, as \"{restored}\". No file is \
+             overwritten."
+        );
+        let call = RestoreFile { snapshot: snapshot_owned, path, repository, into };
+        Action::new(title, &consequence, &call, &command)?
+    };
+    Ok(action.administer().leads_to(next))
 }

@@ -84,7 +84,8 @@ pub(crate) fn find(name: &str, form: &Form) -> Result<Action, String> {
             drives::find(name, form)
         }
         "replicate" | "add-replica" | "remove-replica" | "run-policies" | "add-policy"
-        | "remove-policy" | "backup" => copies::find(name, form),
+        | "remove-policy" | "backup" | "add-repository" | "create-repository"
+        | "remove-repository" => copies::find(name, form),
         "share" | "unshare" | "remove-share-user" | "remove-user" | "invite" => {
             sharing::find(name, form)
         }

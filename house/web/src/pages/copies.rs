@@ -1,10 +1,11 @@
-//! Copies: replicas with their newest safe copy, the snapshots of policies, and the forms that set both up.
+//! Copies: replicas with their newest safe copy, repositories of backups, the snapshots of policies, and the forms that set
+//! them up.
 
-use api::{PolicyStatus, ReplicaStatus, Role};
+use api::{PolicyStatus, ReplicaStatus, RepositoryState, Role};
 use maud::{Markup, html};
 
 use super::format::{ago, local};
-use super::{ACTIONS, Page, action_form, action_link, aged, do_path, frame};
+use super::{ACTIONS, Page, action_form, action_link, aged, do_path, frame, repositories};
 use crate::answers::Shown;
 use crate::dashboard::Visit;
 
@@ -12,6 +13,7 @@ use crate::dashboard::Visit;
 pub(crate) fn copies(
     replicas: &Shown<Vec<ReplicaStatus>>,
     policies: &Shown<Vec<PolicyStatus>>,
+    backups: &Result<Shown<Vec<RepositoryState>>, String>,
     datasets: &[String],
     now: u64,
     visit: &Visit,
@@ -32,6 +34,7 @@ pub(crate) fn copies(
                 }
                 @for replica in &replicas.value { (replica_card(replica, now, visit)) }
             }
+            (repositories::list(backups, now, visit))
             section id="policies" class="card" data-live {
                 div class="row" {
                     h2 { "Automatic snapshots" }
@@ -46,8 +49,10 @@ pub(crate) fn copies(
                 div class="columns" {
                     section class="card" { (new_replica()) }
                     div {
+                        @let known = backups.as_ref().map(|shown| shown.value.as_slice());
+                        section class="card" { (repositories::new_backup(known.unwrap_or_default())) }
+                        section class="card" { (repositories::new_repository()) }
                         section class="card" { (new_policy()) }
-                        section class="card" { (new_backup()) }
                     }
                 }
             }
@@ -187,24 +192,6 @@ fn new_policy() -> Markup {
                 input id=(kind) name=(kind) type="number" min="0" value=(kept);
             }
             button { "Set up…" }
-        }))
-    }
-}
-
-fn new_backup() -> Markup {
-    html! {
-        h2 { "Back up" }
-        p class="hint" {
-            "The repository is made once, by " code { "poolhouse backup init file:///FOLDER" } ". Those in buckets take \
-             their keys from the environment of the command, and not from here."
-        }
-        (action_form("backup", &[], &html! {
-            label for="location" { "Folder of the repository" }
-            input id="location" name="location" required autocomplete="off" autocapitalize="none";
-            label for="kept" { "Dataset" }
-            input id="kept" name="dataset" required list="known" autocomplete="off" autocapitalize="none";
-            label class="check" { input type="checkbox" name="recursive" value="1" checked; " also all datasets below" }
-            button { "Back up…" }
         }))
     }
 }

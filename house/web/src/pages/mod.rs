@@ -5,6 +5,7 @@ mod account;
 mod add_vdev;
 mod alerts;
 mod bays;
+mod benchmarks;
 mod copies;
 mod dataset;
 mod datasets;
@@ -22,6 +23,7 @@ mod pool;
 mod pools;
 mod properties;
 mod replace;
+mod repositories;
 mod shares;
 mod users;
 
@@ -37,17 +39,19 @@ pub(crate) use access::{confirm, error, login, notice, off, setup};
 pub(crate) use account::{account, totp};
 pub(crate) use add_vdev::{add_vdev, candidates, chosen_drives};
 pub(crate) use alerts::alerts;
+pub(crate) use benchmarks::benchmarks;
 pub(crate) use copies::copies;
 pub(crate) use dataset::{KEY_PROPERTIES, PROPERTIES as SNAPSHOT_PROPERTIES, changes, dataset};
 pub(crate) use datasets::{PROPERTIES as DATASET_PROPERTIES, datasets};
 pub(crate) use drive::drive;
-pub(crate) use files::files;
+pub(crate) use files::{Moment, Place, files};
 pub(crate) use imports::imports;
 pub(crate) use new_pool::new_pool;
 pub(crate) use overview::overview;
 pub(crate) use pool::pool;
 pub(crate) use properties::EDITABLE as EDITABLE_PROPERTIES;
 pub(crate) use replace::replace;
+pub(crate) use repositories::repository;
 pub(crate) use shares::shares;
 pub(crate) use users::users;
 
@@ -58,12 +62,13 @@ pub(crate) type Page = Markup;
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// The pages in the navigation.
-const TABS: [(&str, &str); 7] = [
+const TABS: [(&str, &str); 8] = [
     ("/", "Overview"),
     ("/datasets", "Datasets"),
     ("/shares", "Shares"),
     ("/copies", "Copies"),
     ("/alerts", "Alerts"),
+    ("/benchmarks", "Benchmarks"),
     ("/new-pool", "New pool"),
     ("/users", "Users"),
 ];
@@ -198,9 +203,12 @@ pub(crate) fn dataset_path(dataset: &str) -> String {
 
 /// The path of a folder of a dataset, in a snapshot or, if that is empty, now.
 pub(crate) fn files_path(dataset: &str, at: &str, path: &str) -> String {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    query.extend_pairs([("at", at), ("path", path)]);
-    format!("{}/files?{}", dataset_path(dataset), query.finish())
+    Place { dataset, at, ..Place::default() }.path(path)
+}
+
+/// The path of a repository's page.
+pub(crate) fn repository_path(location: &str) -> String {
+    format!("/repositories?location={}", segment(location))
 }
 
 /// The class of a grade, which gives it a colour. The word stands beside it, so that colour is never alone.

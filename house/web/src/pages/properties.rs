@@ -3,6 +3,7 @@
 use api::Role;
 use engine::dataset::{Dataset, Property};
 use maud::{Markup, html};
+use units::human_bytes;
 
 use super::{ACTIONS, action_form, action_link, do_path};
 use crate::dashboard::Visit;
@@ -41,19 +42,34 @@ pub(super) fn table(dataset: &Dataset, visit: &Visit) -> Markup {
     }
 }
 
+/// The value exactly, as `zfs set` takes it. A limit of 0 bytes is none.
+fn exact_value(property: &Property) -> &str {
+    let is_limit = NEVER_INHERITED.contains(&property.name.as_str());
+    if is_limit && property.value == "0" { "none" } else { &property.value }
+}
+
+/// The value as zfs(8) shows it.
+fn shown_value(property: &Property) -> String {
+    let exact = exact_value(property);
+    let is_size = NEVER_INHERITED.contains(&&*property.name) || property.name == "recordsize";
+    let bytes = exact.parse().ok().filter(|_| is_size);
+    bytes.map_or_else(|| exact.to_owned(), human_bytes)
+}
+
 fn row(dataset: &Dataset, property: &Property, hint: &str, visit: &Visit) -> Markup {
     let (name, source) = (property.name.as_str(), property.source.as_str());
+    let exact = exact_value(property);
     let fixed = [("dataset", dataset.name.as_str()), ("property", name)];
     html! {
         tr {
             td { (name) }
-            td { (property.value) }
+            td { (shown_value(property)) }
             td class="hint" { (source) }
             td class="actions" {
                 @if visit.role == Role::Administer {
                     (action_form("set-property", &fixed, &html! {
                         span class="inline" {
-                            input name="value" required value=(property.value) title=(hint) autocomplete="off"
+                            input name="value" required value=(exact) title=(hint) autocomplete="off"
                                 autocapitalize="none" aria-label={ "New value of " (name) ": " (hint) };
                             button class="small" { "Set…" }
                         }

@@ -39,8 +39,15 @@ const HEADERS: [(&str, &str); 8] = [
     ("permissions-policy", "camera=(), geolocation=(), microphone=()"),
     ("cache-control", "no-store"),
 ];
+/// The policy of a page with a style of its own: nothing else is loaded or run, and no form leads on.
+const STAND_ALONE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; \
+                                  frame-ancestors 'none'; sandbox";
 const STYLE: &str = include_str!("../../assets/style.css");
 const SCRIPT: &str = include_str!("../../assets/live.js");
+
+/// Marks a response whose page has a style of its own.
+#[derive(Clone, Copy)]
+struct OwnStyle;
 
 /// A request that was taken apart.
 struct Parts {
@@ -62,8 +69,13 @@ impl Dashboard {
             Ok(parts) => self.pass_gate(parts).await,
             Err(status) => error(status, "This request cannot be read."),
         };
+        let has_own_policy = response.extensions().get::<OwnStyle>().is_some();
         for (name, value) in HEADERS {
             response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        if has_own_policy {
+            let policy = HeaderValue::from_static(STAND_ALONE_POLICY);
+            response.headers_mut().insert("content-security-policy", policy);
         }
         response
     }
@@ -228,6 +240,15 @@ fn page(status: StatusCode, page: Page) -> Response {
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("text/html; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+/// A page that stands by itself, with a style of its own and without scripts.
+fn stand_alone(html: String) -> Response {
+    let mut response = Response::new(Body::from(html));
+    let kind = HeaderValue::from_static("text/html; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response.extensions_mut().insert(OwnStyle);
     response
 }
 

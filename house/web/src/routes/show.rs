@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{
-    FindImportablePools, GetPolicyStatus, GetReplicaStatus, GetShares, ListAlerts,
-    ListDashboardUsers, ListDatasets, ListFileChanges, ListFiles, ListUsers, Overview, Role,
+    FindImportablePools, GetBenchmarkReport, GetPolicyStatus, GetReplicaStatus, GetShares,
+    ListAlerts, ListBenchmarks, ListDashboardUsers, ListDatasets, ListFileChanges, ListFiles,
+    ListRepositories, ListRepositorySnapshots, ListUsers, Overview, RepositorySnapshot, Role,
 };
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::{error, page};
+use super::{error, page, stand_alone};
 use crate::actions;
 use crate::dashboard::{Dashboard, Visit};
 use crate::forms::Form;
-use crate::pages::{self, Page};
+use crate::pages::{self, Moment, Page, Place};
 
 /// How often a page looks for a pool that the overview does not have yet, and how long it waits in between. The
 /// overview is made every two seconds.
@@ -45,6 +46,7 @@ impl Dashboard {
             ["new-pool"] => {
                 Ok(pages::new_pool(&self.backend.overview().drives.drives, query, visit))
             }
+            ["benchmarks", "report"] => return self.show_report(query).await,
             ["account"] => Ok(pages::account(visit, None)),
             ["account", "totp"] => self
                 .new_totp_secret()
@@ -52,7 +54,8 @@ impl Dashboard {
             ["users" | "imports"] if visit.role < Role::Administer => {
                 return error(StatusCode::FORBIDDEN, "This needs the role administer.");
             }
-            ["datasets", ..] | ["shares" | "copies" | "alerts" | "users" | "imports"] => {
+            ["datasets" | "repositories", ..]
+            | ["shares" | "copies" | "alerts" | "benchmarks" | "users" | "imports"] => {
                 self.show_answers(segments, query, now, visit).await
             }
             _ => return error(StatusCode::NOT_FOUND, "There is no such page."),
@@ -119,19 +122,24 @@ impl Dashboard {
                 pages::changes(from, &self.ask(&call).await?, visit)
             }
             ["shares"] => {
-                let datasets = self.ask(&all_datasets(&["used"])).await?;
-                let names: Vec<_> = datasets.value.into_iter().map(|it| it.name).collect();
+                let names = self.dataset_names().await;
                 pages::shares(&self.ask(&GetShares {}).await?, &names, visit)
             }
             ["copies"] => {
                 let replicas = self.ask(&GetReplicaStatus {}).await?;
                 let policies = self.ask(&GetPolicyStatus {}).await?;
-                let datasets = self.ask(&all_datasets(&["used"])).await.map(|shown| shown.value);
-                let names: Vec<String> =
-                    datasets.unwrap_or_default().into_iter().map(|it| it.name).collect();
-                pages::copies(&replicas, &policies, &names, now, visit)
+                let backups = self.ask(&ListRepositories {}).await;
+                let names = self.dataset_names().await;
+                pages::copies(&replicas, &policies, &backups, &names, now, visit)
             }
+            ["repositories"] => {
+                let location = query.required("location")?;
+                let call = ListRepositorySnapshots { location: location.to_owned() };
+                pages::repository(location, &self.ask(&call).await?, now, visit)
+            }
+            ["repositories", "files"] => return self.show_backed_up_files(query, visit).await,
             ["alerts"] => pages::alerts(&self.ask(&ListAlerts {}).await?, now, visit),
+            ["benchmarks"] => pages::benchmarks(&self.ask(&ListBenchmarks {}).await?, visit),
             ["imports"] => {
                 let dir = query.field("dir");
                 let paths = Some(dir).filter(|dir| !dir.is_empty()).map(Into::into);
@@ -198,6 +206,15 @@ impl Dashboard {
         page(StatusCode::OK, pages::add_vdev(&found.status, drives, &chosen, &layouts, visit))
     }
 
+    /// The report of some results of the bench lab. It brings a style of its own, and runs no scripts.
+    async fn show_report(self: &Arc<Self>, query: &Form) -> Response {
+        let files = query.all("file").map(str::to_owned).collect();
+        match self.ask(&GetBenchmarkReport { files }).await {
+            Ok(report) => stand_alone(report.value),
+            Err(why) => error(StatusCode::UNPROCESSABLE_ENTITY, &why),
+        }
+    }
+
     /// A folder at a moment: in a snapshot, or now.
     async fn show_files(
         self: &Arc<Self>,
@@ -216,11 +233,58 @@ impl Dashboard {
             properties: pages::SNAPSHOT_PROPERTIES.map(str::to_owned).to_vec(),
         };
         let snapshots = self.ask(&call).await?;
-        let (at, path) = (query.field("at"), query.field("path").trim_matches('/'));
+        let moments: Vec<Moment> = (snapshots.value.iter())
+            .map(|it| Moment {
+                name: it.name.split_once('@').map_or("", |(_, name)| name).to_owned(),
+                time: it.property_value("creation").and_then(|time| time.parse().ok()),
+            })
+            .collect();
+        let (at, folder) = (query.field("at"), query.field("path").trim_matches('/'));
         let dataset = if at.is_empty() { name.to_owned() } else { format!("{name}@{at}") };
         // a folder that does not exist at this moment is shown as such, so that the slider goes on
-        let files = self.ask(&ListFiles { dataset, path: path.to_owned() }).await;
-        Ok(pages::files(name, at, path, &snapshots.value, &files, visit))
+        let call = ListFiles { dataset, path: folder.to_owned(), repository: None };
+        let files = self.ask(&call).await;
+        let place = Place { dataset: name, at, folder, ..Place::default() };
+        Ok(pages::files(place, &moments, &files, &[], visit))
+    }
+
+    /// A folder of a snapshot in a repository of backups.
+    async fn show_backed_up_files(
+        self: &Arc<Self>,
+        query: &Form,
+        visit: &Visit,
+    ) -> Result<Page, String> {
+        if visit.role < Role::Administer {
+            return Err("This needs the role administer.".to_owned());
+        }
+        let (location, dataset) = (query.required("location")?, query.required("dataset")?);
+        let at = query.required("at")?;
+        let place = Place {
+            repository: Some(location),
+            dataset,
+            at,
+            folder: query.field("path").trim_matches('/'),
+            into: query.field("into"),
+        };
+        let call = ListRepositorySnapshots { location: location.to_owned() };
+        let snapshots = self.ask(&call).await?;
+        let is_shown = |it: &&RepositorySnapshot| it.dataset == dataset;
+        let moments: Vec<Moment> = (snapshots.value.iter().filter(is_shown))
+            .map(|it| Moment { name: it.name.clone(), time: Some(it.creation) })
+            .collect();
+        let call = ListFiles {
+            dataset: format!("{dataset}@{at}"),
+            path: place.folder.to_owned(),
+            repository: Some(location.to_owned()),
+        };
+        let files = self.ask(&call).await;
+        Ok(pages::files(place, &moments, &files, &self.dataset_names().await, visit))
+    }
+
+    /// The names of the file systems and volumes of all pools, for lists of suggestions: none while they cannot be read.
+    async fn dataset_names(self: &Arc<Self>) -> Vec<String> {
+        let datasets = self.ask(&all_datasets(&["used"])).await.map(|shown| shown.value);
+        datasets.unwrap_or_default().into_iter().map(|it| it.name).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use api::{Role, SetUpDashboard};
 use crate::client::{Browser, PASSWORD};
 
 /// Every path that a session can reach, and more.
-const PATHS: [&str; 18] = [
+const PATHS: [&str; 22] = [
     "/",
     "/drives/sda",
     "/pools/tank",
@@ -16,6 +16,10 @@ const PATHS: [&str; 18] = [
     "/datasets/tank",
     "/shares",
     "/copies",
+    "/repositories?location=s3://b/nas",
+    "/repositories/files?location=s3://b/nas&dataset=tank&at=monday",
+    "/benchmarks",
+    "/benchmarks/report?file=tank.json",
     "/alerts",
     "/users",
     "/account",

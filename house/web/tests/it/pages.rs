@@ -344,7 +344,8 @@ async fn added_drives_are_checked_first() {
 async fn properties_and_folders_have_actions() {
     let mut browser = Browser::logged_in().await;
     let dataset = r#"[{"name": "tank/a", "type": "filesystem", "key": "none", "properties": [
-        {"name": "quota", "value": "1000", "source": "local", "received": null},
+        {"name": "quota", "value": "5368709120", "source": "local", "received": null},
+        {"name": "refquota", "value": "0", "source": "default", "received": null},
         {"name": "compression", "value": "zstd", "source": "local", "received": null},
         {"name": "atime", "value": "off", "source": "inherited from tank", "received": null}]}]"#;
     let files =
@@ -353,7 +354,15 @@ async fn properties_and_folders_have_actions() {
         vec![("/api/v1/datasets", dataset.to_owned()), ("/api/v1/files", files.to_owned())];
     let page = browser.get("/datasets/tank%2Fa").await.body;
     // a quota is never inherited
-    for text in ["inherited from tank", "New value of quota", "property=compression"] {
+    for text in [
+        "inherited from tank",
+        "New value of quota",
+        "property=compression",
+        "<td>5G</td>",
+        "value=\"5368709120\"",
+        "<td>none</td>",
+        "value=\"none\"",
+    ] {
         assert!(page.contains(text), "{text}: {page}");
     }
     assert_eq!(page.matches("/do/inherit-property?").count(), 1, "{page}");
@@ -369,12 +378,96 @@ async fn properties_and_folders_have_actions() {
 }
 
 #[tokio::test]
+async fn repositories_are_browsed_and_restored() {
+    let mut browser = Browser::logged_in().await;
+    *browser.daemon.answers.lock() = vec![
+        ("/api/v1/repositories/snapshots", r#"[
+            {"dataset": "tank/a", "name": "monday", "creation": 1799990000, "referenced": 1048576, "added": 1024,
+             "is_encrypted": false, "is_volume": false},
+            {"dataset": "tank/safe", "name": "monday", "creation": 1799990000, "referenced": 1, "added": 1,
+             "is_encrypted": true, "is_volume": false}]"#.to_owned()),
+        ("/api/v1/repositories", r#"[
+            {"location": "s3://b/nas", "problem": null, "stored": 4096, "snapshots": 2, "newest": 1799990000},
+            {"location": "file:///mnt/<usb>", "problem": "there is no folder", "stored": 0, "snapshots": 0,
+             "newest": null}]"#.to_owned()),
+        ("/api/v1/files",
+            r#"[{"name": "x.txt", "is_exact": true, "file_type": "F", "size": 2, "modified": 5}]"#.to_owned()),
+        ("/api/v1/datasets",
+            r#"[{"name": "new/b", "type": "filesystem", "key": "none", "properties": []}]"#.to_owned()),
+    ];
+    let copies = browser.get("/copies").await.body;
+    for text in [
+        "/repositories?location=s3%3A%2F%2Fb%2Fnas",
+        "there is no folder",
+        "/do/create-repository?location=file%3A%2F%2F%2Fmnt%2F%3Cusb%3E",
+        "/do/remove-repository?location=s3",
+    ] {
+        assert!(copies.contains(text), "{text}: {copies}");
+    }
+    let page = browser.get("/repositories?location=s3://b/nas").await.body;
+    let files =
+        "/repositories/files?location=s3%3A%2F%2Fb%2Fnas&dataset=tank%2Fa&at=monday&path=&into=";
+    assert!(page.contains(&files.replace('&', "&amp;")), "{page}");
+    assert_eq!(page.matches("/repositories/files?").count(), 1, "not without the key: {page}");
+    let page = browser.get(files).await.body;
+    let restore = "/do/restore?snapshot=tank%2Fa%40monday&path=x.txt&repository=s3%3A%2F%2Fb%2Fnas";
+    assert!(page.contains(&restore.replace('&', "&amp;")), "{page}");
+    assert!(page.contains("tank/a (not imported)") && page.contains("new/b"), "{page}");
+    let page = browser.get(&format!("{files}new/b")).await.body;
+    assert!(page.contains("&amp;into=new%2Fb"), "{page}");
+    let question = browser.get(&format!("{restore}&into=new/b")).await.body;
+    let command = "files restore --repository s3://b/nas --into new/b tank/a@monday x.txt";
+    assert!(question.contains(command), "{question}");
+    // names of files are for administrators
+    let mut other = browser.invited("ben", api::Role::Operate).await;
+    assert!(!other.get(files).await.body.contains("x.txt"));
+}
+
+#[tokio::test]
+async fn benchmarks_are_chosen_and_reported() {
+    let mut browser = Browser::logged_in().await;
+    let answers = &browser.daemon.answers;
+    let report = "<html><style>p {}</style><p>side by side</p></html>";
+    *answers.lock() = vec![
+        ("/api/v1/benchmarks/report?files=a.json&files=b.json", format!("{report:?}")),
+        ("/api/v1/benchmarks", r#"{"folder": "/var/bench", "results": [
+            {"file": "a.json", "problem": null, "kind": "path", "label": "<i>", "subject": "/tank",
+             "started": "2026-11-28T10:00:00Z", "is_complete": false, "figures": [["read 1M", "150 MB/s"]],
+             "findings": ["The processor is the limit."]},
+            {"file": "b.json", "problem": "it is not a result", "kind": "", "label": "", "subject": "", "started": "",
+             "is_complete": false, "figures": [], "findings": []}]}"#.to_owned()),
+    ];
+    let page = browser.get("/benchmarks").await.body;
+    for text in [
+        "&lt;i&gt;",
+        "150 MB/s",
+        "interrupted",
+        "it is not a result",
+        "name=\"file\" value=\"a.json\"",
+    ] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    let shown = browser.get("/benchmarks/report?file=a.json&file=b.json").await;
+    assert_eq!((shown.status, shown.body.as_str()), (200, report));
+    // its own style and nothing else
+    let policy = shown.header("content-security-policy");
+    assert!(policy.starts_with("default-src 'none'; style-src 'unsafe-inline'"), "{policy}");
+    assert!(policy.contains("sandbox") && policy.contains("frame-ancestors 'none'"), "{policy}");
+    assert!(!policy.contains("script-src"), "{policy}");
+    let empty = r#"{"folder": "/var/bench", "results": []}"#.to_owned();
+    *browser.daemon.answers.lock() = vec![("/api/v1/benchmarks", empty)];
+    let page = browser.get("/benchmarks").await.body;
+    assert!(page.contains("poolhouse bench path /tank -o /var/bench/tank.json"), "{page}");
+}
+
+#[tokio::test]
 async fn pages_have_one_heading_and_labels() {
     let mut browser = Browser::logged_in().await;
     show(&browser, hostile_overview());
     *browser.daemon.answers.lock() = vec![
         ("/api/v1/shares", r#"{"shares": []}"#.to_owned()),
         ("/api/v1/alerts", r#"{"alerts": [], "channels": [], "undelivered": []}"#.to_owned()),
+        ("/api/v1/benchmarks", r#"{"folder": "/b", "results": []}"#.to_owned()),
     ];
     for path in [
         "/",
@@ -387,6 +480,9 @@ async fn pages_have_one_heading_and_labels() {
         "/users",
         "/new-pool",
         "/imports",
+        "/benchmarks",
+        "/repositories?location=file:///mnt/usb",
+        "/repositories/files?location=file:///mnt/usb&dataset=tank&at=monday&path=",
         "/account",
         "/account/totp",
         "/do/scrub?pool=tank",

@@ -1,0 +1,4 @@
+//! The tests of the crate.
+
+mod orders;
+mod test_ca;
