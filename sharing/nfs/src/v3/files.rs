@@ -8,7 +8,6 @@ use super::{Exchange, to_set_attributes};
 use crate::attributes::from_v3_time;
 use crate::node::Node;
 use crate::request::Result;
-use crate::wire::status::Status;
 use crate::wire::v3::{self, StableHow};
 
 /// The largest file: offsets are signed.
