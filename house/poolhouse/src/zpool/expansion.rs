@@ -22,6 +22,7 @@ pub(super) fn print_expansion(expansion: &ExpansionStatus, out: &mut dyn Write) 
         return writeln!(out, "expand: expanded {vdev} copied {copied} in {time}, on {ended}");
     }
     writeln!(out, "expand: expansion of {vdev} in progress since {}", format_local(started))?;
+    let progress = expansion.progress();
     let rate = copied / seconds.max(1);
     let hundredths = copied.min(total).saturating_mul(10_000).checked_div(total).unwrap_or(0);
     write!(
@@ -36,10 +37,14 @@ pub(super) fn print_expansion(expansion: &ExpansionStatus, out: &mut dyn Write) 
     if let Some(why) = &expansion.pause {
         return writeln!(out, ", paused for resilver or clear\n\t{}", escape_control(why));
     }
-    if rate < SLOW_RATE {
-        return writeln!(out, ", (copy is slow, no estimated time)");
+    match expansion
+        .progress()
+        .and_then(|progress| progress.seconds_left)
+        .filter(|_| rate >= SLOW_RATE)
+    {
+        Some(left) => writeln!(out, ", {} to go", format_duration(left)),
+        None => writeln!(out, ", (copy is slow, no estimated time)"),
     }
-    writeln!(out, ", {} to go", format_duration(total.saturating_sub(copied) / rate))
 }
 
 #[cfg(test)]
