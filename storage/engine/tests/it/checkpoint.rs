@@ -135,7 +135,10 @@ fn discard_continues_after_a_power_cut() {
     assert_eq!(check_pool(&cut, "tank"), Vec::<String>::new());
     pool.activities().discard_checkpoint().unwrap();
     let cut = copy_after_cut(&folder, "checkpoint-cut-after", 1);
+    assert_eq!(check_pool(&cut, "tank"), Vec::<String>::new(), "nothing is freed yet");
     let pool = import(&cut, Rewind::No);
+    assert_eq!(pool.activities().checkpoint_status().unwrap().state, "discarding");
+    while pool.activities().continue_discard().unwrap() {}
     pool.export().unwrap();
     drop(pool);
     assert_eq!(check_pool(&cut, "tank"), Vec::<String>::new());
