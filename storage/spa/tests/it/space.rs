@@ -296,7 +296,8 @@ fn append_to_newest_log(pool: &spa::Pool, mos: &Objset, edit: &dyn Fn(Entry) -> 
     let mut appendix = SpaceMapAppender::new(&header, map.block_size(), true);
     for entry in edit(last) {
         let Entry::Range { action, vdev, offset, length } = entry else { continue };
-        appendix.push_ranges((action, tx.txg(), 1), vdev, [offset..offset + length]).unwrap();
+        let range = std::iter::once(offset..offset + length);
+        appendix.push_ranges((action, tx.txg(), 1), vdev, range).unwrap();
     }
     map.write(&tx, header.length, appendix.bytes()).unwrap();
     header.length = appendix.end();
