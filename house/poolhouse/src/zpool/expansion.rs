@@ -22,7 +22,6 @@ pub(super) fn print_expansion(expansion: &ExpansionStatus, out: &mut dyn Write) 
         return writeln!(out, "expand: expanded {vdev} copied {copied} in {time}, on {ended}");
     }
     writeln!(out, "expand: expansion of {vdev} in progress since {}", format_local(started))?;
-    let progress = expansion.progress();
     let rate = copied / seconds.max(1);
     let hundredths = copied.min(total).saturating_mul(10_000).checked_div(total).unwrap_or(0);
     write!(
