@@ -74,6 +74,7 @@ impl SpaceMapCheck {
         }
         space.apply_log(pool)?;
         space.claim_removal_copies(pool)?;
+        space.claim_discarded(pool)?;
         Ok(space)
     }
 
@@ -100,6 +101,30 @@ impl SpaceMapCheck {
                     self.add_reference(pool.tree(), moved_extent(extent, piece), 0);
                 }),
                 None => self.errors.lock().add_out_of_range(extent),
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what only a discarded checkpoint used, as long as no txg has freed it. While the pool has the checkpoint,
+    /// the walk over its state finds that.
+    fn claim_discarded(&self, pool: &Pool) -> Result<(), Error> {
+        if !matches!(pool.checkpoint(), Ok(None)) {
+            return Ok(());
+        }
+        for (vdev, area) in &self.vdevs {
+            let table = vdev_table(pool, *vdev)?;
+            let map = table.map(|table| table.lookup_u64(b"com.delphix:pool_checkpoint_sm"));
+            let Some(map) = map.transpose()?.flatten() else { continue };
+            let mut freed = Vec::new();
+            space_map_entries(&pool.mos().object(ObjectId::new(map))?, &mut |entry| {
+                freed.extend(entry.bytes(area.ashift, 0));
+            })?;
+            for (offset, length) in freed {
+                let place = Zbookmark::default();
+                let (vdev, may_be_shared) = (*vdev, false);
+                let extent = Extent { vdev, offset, length, zbookmark: place, may_be_shared };
+                self.add_reference(pool.tree(), extent, 0);
             }
         }
         Ok(())
@@ -347,12 +372,17 @@ fn moved_extent(extent: Extent, piece: vdev::MappingSegment) -> Extent {
     Extent { vdev: piece.vdev, offset: piece.offset, length: piece.length, ..extent }
 }
 
-/// Since when each metaslab of a vdev has changes in the log.
-fn unflushed_txgs(pool: &Pool, vdev: VdevId) -> Result<Vec<Txg>, Error> {
+/// The table of a top-level vdev, if it has one.
+fn vdev_table(pool: &Pool, vdev: VdevId) -> Result<Option<Zap>, Error> {
     let config = pool.config().tree.as_ref();
     let config = config.and_then(|root| root.children.iter().find(|c| c.id == vdev));
-    let Some(table) = config.and_then(|config| config.top_zap) else { return Ok(Vec::new()) };
-    let table = Zap::open(pool.mos().object(table)?)?;
+    let Some(table) = config.and_then(|config| config.top_zap) else { return Ok(None) };
+    Ok(Some(Zap::open(pool.mos().object(table)?)?))
+}
+
+/// Since when each metaslab of a vdev has changes in the log.
+fn unflushed_txgs(pool: &Pool, vdev: VdevId) -> Result<Vec<Txg>, Error> {
+    let Some(table) = vdev_table(pool, vdev)? else { return Ok(Vec::new()) };
     let Some(id) = table.lookup_u64(b"com.delphix:ms_unflushed_phys_txgs")? else {
         return Ok(Vec::new());
     };

@@ -57,6 +57,16 @@ impl MemoryStore {
         }
     }
 
+    /// Changes the content of a block, as a drive that returns other bytes would.
+    pub fn change_block(&self, pointer: &Blkptr, change: impl FnOnce(&mut [u8])) {
+        if let Blkptr::Regular(block) = pointer
+            && let Some(dva) = block.dvas[0]
+            && let Some(content) = self.blocks.lock().get_mut(&dva.offset)
+        {
+            change(content);
+        }
+    }
+
     /// After this many reads all others fail, until the next call; `None`: none fails.
     pub fn fail_after(&self, reads: Option<usize>) {
         *self.reads_before_failure.lock() = reads;

@@ -67,8 +67,12 @@ impl MappingEntry {
     }
 
     /// The bytes on disk.
+    ///
+    /// # Panics
+    /// If our own arithmetic or bookkeeping is wrong.
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let [first, second] = self.target.to_words();
+        assert!(self.source.is_multiple_of(512), "a mapped range begins at {}", self.source);
         words_to_bytes([self.source >> 9, first, second])
     }
 

@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use dmu::{NewObject, Object, Objset};
+use lock::{Mutex, rank};
 use ondisk::dedup::{CloneTable, clone_count, clone_table_name};
 use ondisk::zap::fat::Flags;
 use ondisk::{ObjectType, Order, Reader};
-use parking_lot::Mutex;
 use txg::Tx;
 use units::{ObjectId, VdevId};
 use zap::{NewZap, Zap, ZapValue};
@@ -42,7 +42,7 @@ pub struct ClonedBlock {
 /// The tables of cloned blocks of a pool.
 pub struct CloneTables {
     mos: Objset,
-    tops: Mutex<BTreeMap<VdevId, VdevCloneTable>>,
+    tops: Mutex<BTreeMap<VdevId, VdevCloneTable>, { rank::CLONE_TABLES }>,
 }
 
 /// What is known of a vdev's cloned blocks.

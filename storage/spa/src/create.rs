@@ -150,7 +150,7 @@ pub fn create_pool(
         newest_txg: Txg::ZERO,
     };
     let active = ActivePool::with_mos(pool, mos, world)?;
-    active.config.lock().is_dirty = true;
+    active.touch_config();
     let content = Objset::new_empty(source, skeleton.root_objset, SetKind::Filesystem, key.clone());
     let set = active.open_dataset(content, StorageSettings { key, ..StorageSettings::default() });
     fill(&active, &set, &tx)?;

@@ -9,12 +9,12 @@
 use std::collections::BTreeMap;
 
 use dmu::Objset;
+use lock::{Mutex, rank};
 use ondisk::dedup::{
     Class, DedupKey, DedupValue, LogHeader, Shape, Sums, TableName, histogram_words,
 };
 use ondisk::zap::fat::Flags;
 use ondisk::{Blkptr, Checksum, Dva, ObjectType, Reader};
-use parking_lot::Mutex;
 use txg::Tx;
 use units::{ObjectId, Txg};
 use zap::{NewZap, Zap, ZapValue};
@@ -36,7 +36,7 @@ pub type DsizeOf<'a> = &'a dyn Fn(&Dva) -> u64;
 pub struct DedupTables {
     mos: Objset,
     is_fast: bool,
-    checksums: Mutex<BTreeMap<u8, ChecksumTables>>,
+    checksums: Mutex<BTreeMap<u8, ChecksumTables>, { rank::DEDUP_TABLES }>,
 }
 
 /// What is kept of one checksum.

@@ -138,6 +138,27 @@ pub enum Error {
         /// The entry's name.
         name: String,
     },
+    /// A log of space has a range that is not within a metaslab of its vdev (Corrupt).
+    #[error(
+        "the log of changes of space of txg {txg} has a range beyond a metaslab of vdev {vdev}"
+    )]
+    SpaceLogRange {
+        /// The txg of the log.
+        txg: Txg,
+        /// The vdev.
+        vdev: VdevId,
+    },
+    /// The logs of space allocate or free something twice (Corrupt).
+    #[error(
+        "the logs of changes of space contradict the space map of metaslab {metaslab} of vdev {vdev}: \
+         something would be allocated twice"
+    )]
+    SpaceLogContradiction {
+        /// The vdev.
+        vdev: VdevId,
+        /// Its metaslab.
+        metaslab: MetaslabId,
+    },
     /// The space of the pool is unknown (Corrupt).
     #[error("{0}")]
     Space(#[from] metaslab::Error),

@@ -28,7 +28,7 @@ pub mod vdev_layout;
 pub use active::{
     ActivePool, ActivityCommand, ActivityKind, ActivityStep, AttachMode, CheckpointError,
     CheckpointStatus, CondenseLimits, DeviceChangeError, EnabledFeatures, Environment, ExpandError,
-    ExpansionStatus, FEATURES_VERSION, NewChild, NewTop, OfflineResult, OpenDataset,
+    ExpansionStatus, FEATURES_VERSION, LeafProgress, NewChild, NewTop, OfflineResult, OpenDataset,
     OwnerAccounting, RebuildStatus, Reconstruction, RedundantMetadata, ReflowEnd, RemovalEnd,
     RemovalError, RemovalStatus, SIGNS_MISSED, SpaceTurn, SplitDevice, SplitError, StorageSettings,
     SyncedMos, out_of_service_leaves,

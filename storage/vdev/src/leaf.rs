@@ -442,10 +442,10 @@ impl Leaf {
         self.queue.stats()
     }
 
-    /// Waits for the turn of an expansion's I/O of so many bytes, before what users wait for is locked.
-    pub(crate) fn await_turn(&self, bytes: u64) {
+    /// Waits for the turn of an I/O of so many bytes, before what users wait for is locked.
+    pub(crate) fn await_turn(&self, class: IoClass, bytes: u64) {
         if let Some(device) = &self.device {
-            self.queue.await_turn(&**device, bytes);
+            self.queue.await_turn(&**device, class, bytes);
         }
     }
 

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! range     of allocated space, as long as a chunk and within one group of a dRAID
+//!  ├ turn   awaited at each leaf (see `queue`)
 //!  ├ lock   writers of the range wait (see `reflow_gate`)
 //!  ├ read   from a leaf that has it, or from parity; no checksum tells whether it is right
 //!  └ write  each new leaf's part of it
@@ -19,9 +20,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use device::buffer;
+use geometry::Block;
 use units::{Guid, Txg, VdevId};
 
 use crate::leaf::UNKNOWN_BIRTH;
+use crate::node::NodeAddress;
+use crate::queue::{IoClass, with_class};
 use crate::repair::repair_locked;
 use crate::{BlockWrite, Error, Leaf, LeafError, NodeKind, ReadRequest, VdevNode, VdevTree};
 
@@ -108,6 +112,9 @@ impl VdevTree {
         let top = self.top_vdev(vdev).ok_or(Error::NoVdev(vdev))?;
         let gate = top.rebuild.as_ref().ok_or(Error::NoVdev(vdev))?;
         let (end, size) = chunk_size(&top.node, range);
+        // Rule: the rebuild awaits its turn at the leaves before it locks the range. In the other order users would
+        // wait for the lock while the rebuild waits for users.
+        await_turns(&top.node, Block { offset: range.start, size })?;
         let _lock = gate.lock_exclusive(range.start..end);
         // the leaves may have changed while the lock was waited for
         let node = self.top(vdev).ok_or(Error::NoVdev(vdev))?;
@@ -120,13 +127,15 @@ impl VdevTree {
             must_exist: true,
         };
         let mut bytes = buffer::alloc(size);
-        if self.read(vdev, &request, &mut bytes, &mut Vec::new()).is_err() {
+        let read = || self.read(vdev, &request, &mut bytes, &mut Vec::new());
+        if with_class(IoClass::Rebuild, read).is_err() {
             return Ok(RebuiltChunk { end, read: 0, written: 0, is_complete: false });
         }
         let block = BlockWrite { vdev, offset: range.start, birth: first, data: &bytes };
         let wanted = |leaf: &Leaf, _: Txg| targets.contains(&leaf.guid());
         let mut faults: Vec<LeafError> = Vec::new();
-        let written = repair_locked(&node, (&[block], first), None, &wanted, &mut faults)?;
+        let repair = || repair_locked(&node, (&[block], first), None, &wanted, &mut faults);
+        let written = with_class(IoClass::Rebuild, repair)?;
         buffer::recycle(bytes);
         let is_complete = faults.is_empty();
         Ok(RebuiltChunk { end, read: units::to_u64(size), written, is_complete })
@@ -145,4 +154,22 @@ fn chunk_size(node: &VdevNode, range: &Range<u64>) -> (u64, usize) {
     let group_left = draid.group_size() - range.start % draid.group_size();
     let rows = (length.min(group_left) / row).min(MAX_ARRAY_CHUNK / row_data).max(1);
     (range.start + rows * row, units::to_usize(rows * row_data))
+}
+
+/// Waits for the turn of a chunk at each leaf that has some of it.
+fn await_turns(node: &VdevNode, chunk: Block) -> Result<(), Error> {
+    let Some((map, draid)) = node.block_column_map(chunk, UNKNOWN_BIRTH, None)? else {
+        let share = units::to_u64(chunk.size);
+        node.leaves().iter().for_each(|leaf| leaf.await_turn(IoClass::Rebuild, share));
+        return Ok(());
+    };
+    let family = draid.map(|draid| (draid, node.children()));
+    for column in map.rows().flat_map(geometry::Row::columns) {
+        let Some(child) = node.children().get(column.child) else { continue };
+        let spot = NodeAddress::new(column.offset, UNKNOWN_BIRTH);
+        for leaf in child.holding_leaves(family, spot) {
+            leaf.await_turn(IoClass::Rebuild, units::to_u64(column.size));
+        }
+    }
+    Ok(())
 }

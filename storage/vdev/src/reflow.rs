@@ -286,7 +286,7 @@ impl ReflowLeaves {
     /// Waits for the turn at each leaf to copy so many bytes of the vdev.
     fn await_turns(&self, bytes: u64) {
         let share = bytes / units::to_u64(self.leaves.len()).max(1);
-        self.leaves.iter().for_each(|(leaf, _)| leaf.await_turn(share));
+        self.leaves.iter().for_each(|(leaf, _)| leaf.await_turn(IoClass::Expansion, share));
     }
 
     /// What the scratch copy holds, child by child.

@@ -184,8 +184,15 @@ impl Op {
             Self::ToggleCheckpoint => match held.activities().checkpoint_status() {
                 None if !can_have_checkpoint(held) => held.sync(),
                 None => held.activities().create_checkpoint(),
-                Some(kept) if kept.state == "exists" => held.activities().discard_checkpoint(),
-                Some(_) => held.sync(),
+                Some(kept) if kept.state == "exists" => {
+                    let activities = held.activities();
+                    activities
+                        .discard_checkpoint()
+                        .and_then(|()| activities.continue_discard())
+                        .map(drop)
+                }
+                // it was interrupted
+                Some(_) => held.activities().continue_discard().map(drop),
             },
             Self::Fsync { dataset: set } => {
                 let fs =

@@ -9,6 +9,7 @@ mod prose;
 mod ratchet;
 mod recipes;
 mod rust;
+mod state;
 mod text;
 mod tour;
 
@@ -88,6 +89,7 @@ fn measure(root: &Path) -> Result<Measurement, Vec<Violation>> {
         violations.extend(text::check(file));
         violations.extend(names::check(file));
         violations.extend(prose::check(file));
+        violations.extend(state::check(file));
         if file.path.starts_with("storage/ondisk/src/") {
             violations.extend(drawing::check(file));
         }

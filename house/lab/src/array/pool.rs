@@ -179,7 +179,7 @@ impl Pool {
                 while !work.is_finished() {
                     std::thread::sleep(SHORT_CANCEL_POLL_INTERVAL);
                     if course.is_cancelled() {
-                        watch.job.cancel.cancel();
+                        watch.job().cancel.cancel();
                     }
                 }
                 work.join().unwrap_or_else(|why| std::panic::resume_unwind(why))

@@ -36,10 +36,14 @@ pub(super) fn print_expansion(expansion: &ExpansionStatus, out: &mut dyn Write) 
     if let Some(why) = &expansion.pause {
         return writeln!(out, ", paused for resilver or clear\n\t{}", escape_control(why));
     }
-    if rate < SLOW_RATE {
-        return writeln!(out, ", (copy is slow, no estimated time)");
+    match expansion
+        .progress()
+        .and_then(|progress| progress.seconds_left)
+        .filter(|_| rate >= SLOW_RATE)
+    {
+        Some(left) => writeln!(out, ", {} to go", format_duration(left)),
+        None => writeln!(out, ", (copy is slow, no estimated time)"),
     }
-    writeln!(out, ", {} to go", format_duration(total.saturating_sub(copied) / rate))
 }
 
 #[cfg(test)]

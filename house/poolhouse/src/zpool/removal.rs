@@ -64,11 +64,11 @@ fn print_progress(
     if let Some(why) = &removal.pause {
         return writeln!(out, ", paused\n\t{}", escape_control(why));
     }
-    if rate < SLOW_RATE {
-        return writeln!(out, ", (copy is slow, no estimated time)");
+    let left = removal.progress().and_then(|progress| progress.seconds_left);
+    match left.filter(|_| rate >= SLOW_RATE) {
+        Some(left) => writeln!(out, ", {} to go", hours_and_minutes(left)),
+        None => writeln!(out, ", (copy is slow, no estimated time)"),
     }
-    let left = total.saturating_sub(copied) / rate;
-    writeln!(out, ", {} to go", hours_and_minutes(left))
 }
 
 /// "0h5m".

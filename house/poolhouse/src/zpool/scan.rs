@@ -99,9 +99,10 @@ fn print_progress(scan: &ScanStatus, word: &str, out: &mut dyn Write) -> io::Res
     if !scan.is_scanning() {
         return writeln!(out);
     }
-    let left = scan.total.checked_sub(scan.issued);
-    match left.filter(|_| scan.issue_rate >= MIN_RATE_FOR_ESTIMATE) {
-        Some(left) => writeln!(out, ", {} to go", format_duration(left / scan.issue_rate)),
+    let left = scan.progress().and_then(|progress| progress.seconds_left);
+    let is_known = scan.issue_rate >= MIN_RATE_FOR_ESTIMATE && scan.issued <= scan.total;
+    match left.filter(|_| is_known) {
+        Some(left) => writeln!(out, ", {} to go", format_duration(left)),
         None => writeln!(out, ", no estimated completion time"),
     }
 }

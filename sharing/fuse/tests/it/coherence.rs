@@ -299,13 +299,13 @@ fn compare_seeds(name: &str, seeds: std::ops::Range<u64>, limit: Duration) {
 
 #[test]
 fn mount_and_in_process_client_stay_coherent() {
-    compare_seeds("coherence", 0..40, Duration::from_mins(2));
+    compare_seeds("coherence", 0..1000, Duration::from_mins(15));
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn mount_and_in_process_client_stay_coherent_long() {
-    compare_seeds("coherence-long", 1000..2000, Duration::from_mins(20));
+    compare_seeds("coherence-long", 1000..10_000, Duration::from_hours(1));
 }
 
 #[test]

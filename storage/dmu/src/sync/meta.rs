@@ -92,11 +92,13 @@ fn patch_dnode_block(
     }
     let created = written.iter().filter(|object| object.after.is_some()).count();
     let gone = written.iter().filter(|object| object.before.is_some()).count();
-    assert_eq!(
-        count_dnodes(&content) + units::to_u64(gone),
-        before + units::to_u64(created),
-        "dnodes are added and removed one by one"
-    );
+    let found = count_dnodes(&content);
+    if found + units::to_u64(gone) != before + units::to_u64(created) {
+        // dnodes on the drives lie over each other, or the block is not the one that the objects were read from
+        let rule = "a block of dnodes has as many as were added and not removed";
+        let why = ondisk::Error::Rule { structure: "dnode block", at: 0, rule, found };
+        return Err(Error::Corrupt { zbookmark: below.zbookmark(0, block), why });
+    }
     Ok(content)
 }
 

@@ -428,3 +428,27 @@ fn damaged_objects_can_be_freed() {
     });
     assert_eq!(memory.block_count() - reached, 8);
 }
+
+#[test]
+fn overlapping_dnodes_fail_the_sync() {
+    let (set, memory) = empty_objset(Kind::Filesystem);
+    let tx = Tx::syncing(Txg::new(4));
+    let ids = [0, 1].map(|_| set.create(&tx, &new_object()).unwrap().id());
+    let synced = memory.sync_objset(&set, Txg::new(4)).unwrap();
+    let source = Arc::clone(&memory) as Arc<dyn Source>;
+    let cold = Objset::open(source, ObjsetId::new(54), &synced.root, None).unwrap();
+    let live = cold.to_writable();
+    live.free(&Tx::syncing(Txg::new(5)), ids[1]).unwrap();
+    // the first dnode now claims the slot of the second as well
+    cold.walk(&WalkOptions::default(), &mut |zbookmark, found| {
+        if let BlockVisit::Pointer(pointer) = found
+            && (zbookmark.object, zbookmark.level) == (ObjectId::META, Level::new(0))
+        {
+            let slot = usize::try_from(ids[0].get()).unwrap() * 512;
+            memory.change_block(pointer, |block| block[slot + 12] = 1);
+        }
+        WalkControl::Descend
+    });
+    let result = memory.sync_objset(&live, Txg::new(5));
+    assert!(matches!(result, Err(crate::Error::Corrupt { .. })), "{:?}", result.err());
+}

@@ -206,6 +206,7 @@ impl BlockLedger for DatasetLedger<'_> {
     }
 
     fn block_rewritten(&self, before: &Blkptr, now: &Blkptr) {
+        assert_eq!(before.birth(), now.birth(), "a block is rewritten in the txg of its birth");
         let listed = self.is_in_livelist(now);
         let more = self.space_of(now) - self.space_of(before);
         let mut sums = self.totals.lock();

@@ -7,6 +7,7 @@
 //! removal       a vdev is being removed, a mapping is worth condensing          expansion
 //! sweep         a leaf is initialized or trimmed, and its vdev is not being
 //!               expanded; autotrim is on, and 32 txgs were written
+//! discard       space that only a discarded checkpoint used is to be freed
 //! ```
 //!
 //! An activity that is due gets a thread of its own, and does step after step there. Its I/O waits in the queues of
@@ -20,9 +21,11 @@ use std::time::Duration;
 
 use job::Job;
 use parking_lot::{Condvar, Mutex};
-use units::MinusOrZero as _;
+use units::{MinusOrZero as _, Txg};
 
 use super::Pool;
+use super::activity_status::{ActivityStatus, LongWork, refuse};
+use super::checkpoint::Discard;
 use super::leaf_activity::Sweeps;
 use super::raidz_expand::Expansion;
 use super::scan::ScanActivity;
@@ -42,10 +45,11 @@ pub(super) enum Work {
     Expansion,
     Removal,
     Sweep,
+    Discard,
 }
 
 /// The number of activities.
-const COUNT: usize = 4;
+const COUNT: usize = 5;
 
 impl Work {
     /// Whether the other one does not run beside it.
@@ -75,6 +79,59 @@ pub(super) trait Activity: Sync {
 
     /// Does a step. It ends early when the job is cancelled.
     fn step(&self, pool: &Pool, job: &Arc<Job>) -> Result<Step>;
+
+    /// How far the work has come that goes on, or is paused. It may be called while a step runs.
+    fn describe(&self, pool: &Pool) -> Vec<ActivityStatus>;
+
+    /// Pauses the work until a command starts it again; the pool keeps that.
+    fn pause(&self, pool: &Pool, work: LongWork) -> Result<()> {
+        Err(refuse(pool, "pause", work))
+    }
+
+    /// Ends the work before it is done.
+    fn cancel(&self, pool: &Pool, work: LongWork) -> Result<()> {
+        Err(refuse(pool, "cancel", work))
+    }
+}
+
+/// The activities of a pool.
+pub(super) struct ActivitySet {
+    scan: ScanActivity,
+    expansion: Expansion,
+    removals: Removals,
+    sweeps: Sweeps,
+    discard: Discard,
+}
+
+impl ActivitySet {
+    /// Of a pool whose last txg on the drives is `synced`.
+    pub(super) fn new(synced: Txg) -> Self {
+        Self {
+            scan: ScanActivity::default(),
+            expansion: Expansion,
+            removals: Removals::default(),
+            sweeps: Sweeps::new(synced),
+            discard: Discard::default(),
+        }
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> [&dyn Activity; COUNT] {
+        [&self.scan, &self.expansion, &self.removals, &self.sweeps, &self.discard]
+    }
+
+    /// The one that does that work.
+    pub(super) fn of(&self, work: Work) -> &dyn Activity {
+        let found: &dyn Activity = match work {
+            Work::Scan => &self.scan,
+            Work::Expansion => &self.expansion,
+            Work::Removal => &self.removals,
+            Work::Sweep => &self.sweeps,
+            Work::Discard => &self.discard,
+        };
+        assert_eq!(found.work(), work, "an activity does its own work");
+        found
+    }
 }
 
 /// The scheduler of a pool.
@@ -173,14 +230,17 @@ impl Scheduler {
             return None;
         }
         let job = Arc::new(Job::default());
-        state.slots[work as usize].running = Some(Arc::clone(&job));
+        let running = state.slots[work as usize].running.replace(Arc::clone(&job));
+        assert!(running.is_none(), "{work:?} runs once at a time");
         Some(job)
     }
 
     fn end(&self, work: Work, last: Step, error: Option<String>) {
         let rest = if last == Step::Rest { REST_POLLS } else { 0 };
         let mut state = self.state.lock();
-        state.slots[work as usize] = Slot { running: None, error, rest };
+        let before =
+            std::mem::replace(&mut state.slots[work as usize], Slot { running: None, error, rest });
+        assert!(before.running.is_some(), "{work:?} ends that began");
         // another one may have waited for this one
         state.is_woken = true;
         drop(state);
@@ -238,19 +298,13 @@ impl Scheduler {
 }
 
 impl Background<'_> {
-    /// Runs scans, expansions, removals, initialize, trim and autotrim whenever there is something to do, several
-    /// at once, until told to stop. For a thread of its own.
+    /// Runs scans, expansions, removals, initialize, trim, autotrim and the discard of a checkpoint whenever there is
+    /// something to do, several at once, until told to stop. For a thread of its own.
     pub fn run_activities(self, stop: &AtomicBool) {
         self.pool.apply_scan_share();
         self.pool.apply_autotrim();
         self.pool.request_interrupted_scan();
-        let activities: [&dyn Activity; COUNT] = [
-            &ScanActivity::default(),
-            &Expansion,
-            &Removals::default(),
-            &Sweeps::new(self.pool.0.spa.txgs().synced_txg()),
-        ];
-        self.pool.0.scheduler.run(self.pool, &activities, stop);
+        self.pool.0.scheduler.run(self.pool, &self.pool.0.activities.all(), stop);
     }
 }
 

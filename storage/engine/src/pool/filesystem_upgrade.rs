@@ -45,7 +45,7 @@ impl Datasets<'_> {
         let tx = tx.map_err(|error| self.pool.explain_error(&error))?;
         let mut random = || self.pool.0.environment.random_u64();
         let old_version =
-            zpl::upgrade_fs(&fs.dataset().objset, &tx, wanted, &mut random).map_err(failed)?;
+            zpl::upgrade_fs(fs.dataset().objset(), &tx, wanted, &mut random).map_err(failed)?;
         drop((tx, fs));
         if old_version > wanted {
             return Err(Error::Refused {

@@ -73,7 +73,7 @@ impl OpenFileSystem {
     fn commit(&self, file: Option<ObjectId>) -> crate::files::Result<()> {
         self.log.commit(file).map_err(zpl::Error::from)?;
         if self.dataset.is_retired() {
-            return Err(zpl::Error::Stopped { objset: self.dataset.objset.id() }.into());
+            return Err(zpl::Error::Stopped { objset: self.dataset.objset().id() }.into());
         }
         Ok(())
     }
@@ -103,7 +103,7 @@ impl OpenFileSystem {
 
     /// The number of its object set.
     pub fn objset_id(&self) -> u64 {
-        self.dataset.objset.id().get()
+        self.dataset.objset().id().get()
     }
 
     /// Whether every change is committed to the intent log before it returns (sync=always).
@@ -123,7 +123,7 @@ impl OpenFileSystem {
 
     /// New files get numbers that none had in `ended`, which was opened before this was.
     pub fn allocate_ids_after(&self, ended: &Self) {
-        self.dataset.objset.skip_object_ids_of(&ended.dataset.objset);
+        self.dataset.objset().skip_object_ids_of(ended.dataset.objset());
     }
 
     /// Whether the pool lets files share blocks.
@@ -172,7 +172,7 @@ pub(super) fn init_filesystem(
         has_feature(owned.mos(), "project_quota"),
         version,
     );
-    zpl::create_fs(&set.objset, tx, &new, &mut || world.random_u64())
+    zpl::create_fs(set.objset(), tx, &new, &mut || world.random_u64())
 }
 
 impl Datasets<'_> {
@@ -211,7 +211,7 @@ impl Datasets<'_> {
     /// The dataset is no file system, or cannot be read.
     pub fn has_unlinked_files(self, name: &str) -> Result<bool> {
         let fs = self.pool.datasets().filesystem(name)?;
-        zpl::has_unlinked_files(&fs.dataset.objset)
+        zpl::has_unlinked_files(fs.dataset.objset())
             .map_err(|why| Error::Unreadable { subject: format!("'{name}'"), why: why.to_string() })
     }
 }
@@ -244,7 +244,7 @@ impl Pool {
     ) -> std::result::Result<OpenFileSystem, OpenError> {
         let owned = &self.0.spa;
         let log = owned.open_log(&set)?;
-        let fs = zpl::Fs::open(set.objset.clone(), settings::read_options(dataset), None)?.0;
+        let fs = zpl::Fs::open(set.objset().clone(), settings::read_options(dataset), None)?.0;
         let begin = Arc::new(FileSystemTransactions {
             spa: Arc::clone(owned),
             dataset: Arc::clone(&set),
@@ -285,7 +285,7 @@ impl Pool {
         begin: &FileSystemTransactions,
     ) -> std::result::Result<(), OpenError> {
         let Some(found) = files.log.unreplayed_header() else { return Ok(()) };
-        let objset = &files.dataset.objset;
+        let objset = files.dataset.objset();
         let (source, key) = (Arc::clone(objset.source()), objset.key().cloned());
         let mut records =
             LogReader::new(source, objset.id(), &found, key, self.0.spa.txgs().synced_txg());
@@ -407,7 +407,7 @@ impl Pool {
             let Ok(dataset) = self.find_dataset(&name) else { continue };
             files.dataset().update_settings(settings::block_settings(&dataset));
             let caching = settings::l2arc_policy(&dataset);
-            self.0.spa.l2arc().set_policy(files.dataset().objset.id(), caching);
+            self.0.spa.l2arc().set_policy(files.dataset().objset().id(), caching);
             let writer = files.writer();
             let shown = settings::read_options(&dataset);
             writer.fs().set_shown_xattrs(shown.posix_acls, shown.user_xattrs);

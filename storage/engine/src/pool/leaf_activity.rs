@@ -12,6 +12,7 @@ use units::Txg;
 
 use super::Pool;
 use super::activity::{Activity, Step, Work};
+use super::activity_status::{ActivityStatus, LongWork};
 use crate::pool::handles::Activities;
 use crate::{Error, Result};
 
@@ -203,6 +204,47 @@ impl Activity for Sweeps {
         }
         Ok(if has_worked { Step::More } else { Step::Done })
     }
+
+    fn describe(&self, pool: &Pool) -> Vec<ActivityStatus> {
+        let describe = |progress: spa::LeafProgress| {
+            let config = pool.find_drive(&progress.leaf.to_string()).ok()?;
+            let total = config.asize.or_else(|| pool.0.spa.leaf_space(progress.leaf)).unwrap_or(0);
+            let status = ActivityStatus::new(long_work(progress.kind), progress.done, total);
+            let path = config.path.unwrap_or_else(|| progress.leaf.to_string());
+            Some(status.of(&path).paused(progress.is_suspended, None))
+        };
+        pool.0.spa.leaf_progress().into_iter().filter_map(describe).collect()
+    }
+
+    fn pause(&self, pool: &Pool, work: LongWork) -> Result<()> {
+        command_all(pool, work, ActivityCommand::Suspend)
+    }
+
+    fn cancel(&self, pool: &Pool, work: LongWork) -> Result<()> {
+        command_all(pool, work, ActivityCommand::Cancel)
+    }
+}
+
+const fn long_work(kind: spa::ActivityKind) -> LongWork {
+    match kind {
+        spa::ActivityKind::Initialize => LongWork::Initialize,
+        spa::ActivityKind::Trim => LongWork::Trim,
+    }
+}
+
+/// A command for the work of all drives on which it goes on; a cancel also where it is suspended.
+fn command_all(pool: &Pool, work: LongWork, command: ActivityCommand) -> Result<()> {
+    let is_meant = |progress: &spa::LeafProgress| {
+        long_work(progress.kind) == work
+            && !(progress.is_suspended && command == ActivityCommand::Suspend)
+    };
+    let found = pool.0.spa.leaf_progress().into_iter().filter(is_meant);
+    let drives: Vec<String> = found.map(|progress| progress.leaf.to_string()).collect();
+    let kind = if work == LongWork::Trim { ActivityKind::Trim } else { ActivityKind::Initialize };
+    if drives.is_empty() {
+        return Ok(());
+    }
+    pool.activities().command(&drives, kind, command, 0)
 }
 
 /// How long to wait after a step, so that it keeps its rate; at most a second, so that the

@@ -8,6 +8,7 @@
 
 mod accounting;
 mod activity;
+mod activity_status;
 mod add;
 mod auxiliary;
 mod background_gates;
@@ -99,6 +100,7 @@ use spa::ActivePool;
 
 use crate::event::Event;
 use crate::{CachefileEntry, Error, Result};
+pub use activity_status::{ActivityStatus, LongWork};
 pub use add::AddOptions;
 pub use arc::{MemoryBudget, MemoryReservation};
 pub use background_gates::GatedWork;
@@ -195,6 +197,7 @@ struct Inner {
     scan_control: scan::ScanControl,
     /// Runs scans and all other long work.
     scheduler: activity::Scheduler,
+    activities: activity::ActivitySet,
     background_gates: Mutex<background_gates::BackgroundGates>,
     /// The errors of its drives in the last minutes.
     diagnosis: Mutex<diagnosis::Diagnosis>,
@@ -245,6 +248,7 @@ impl Pool {
         let keys = keys.map(|known| known.0).unwrap_or_default();
         let scans = scan::ScanControl::default();
         let import_nonce = world.random_u64();
+        let synced = active.txgs().synced_txg();
         let pool = Self(Arc::new(Inner {
             spa: active,
             environment: world,
@@ -257,6 +261,7 @@ impl Pool {
             is_failmode_continue: goes_on,
             scan_control: scans,
             scheduler: activity::Scheduler::default(),
+            activities: activity::ActivitySet::new(synced),
             background_gates: Mutex::default(),
             diagnosis: Mutex::default(),
             rewind_target: rewound,

@@ -90,7 +90,7 @@ impl Pool {
         let fs = self.datasets().filesystem(name)?;
         let tx = self.0.spa.begin_dataset_tx(fs.dataset());
         let tx = tx.map_err(|error| self.explain_error(&error))?;
-        let objset = &fs.dataset().objset;
+        let objset = fs.dataset().objset();
         for (owner, limit) in limits {
             zpl::set_quota(objset, &tx, *owner, *limit, &mut || self.0.environment.random_u64())
                 .map_err(|error| refused(&error.to_string()))?;

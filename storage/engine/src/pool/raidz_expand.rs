@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use spa::{NewChild, ReflowEnd};
 
 use super::activity::{Activity, Step, Work};
+use super::activity_status::ActivityStatus;
 use super::create::describe_drive;
 use super::drive::Drive;
 use super::{Pool, ScanKind};
@@ -50,6 +51,12 @@ impl Activity for Expansion {
 
     fn step(&self, pool: &Pool, job: &Arc<Job>) -> Result<Step> {
         pool.activities().continue_raidz_expansion(job).map(|_| Step::Rest)
+    }
+
+    fn describe(&self, pool: &Pool) -> Vec<ActivityStatus> {
+        // where its record cannot be read, it cannot go on either, and the next step says why
+        let status = pool.activities().expansion_status().ok().flatten();
+        status.and_then(|status| status.progress()).into_iter().collect()
     }
 }
 

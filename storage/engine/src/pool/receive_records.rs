@@ -71,7 +71,7 @@ impl Pool {
         let failed = |why: send::Error| plan.stream_error(&why);
         let stream = (plan.begin.clone(), reader.order(), point);
         let mut receiver =
-            Receiver::new(set.objset.clone(), base, stream, &mut begin_tx).map_err(failed)?;
+            Receiver::new(set.objset().clone(), base, stream, &mut begin_tx).map_err(failed)?;
         loop {
             let record = reader.next_record().map_err(failed)?;
             let record = record.ok_or(send::Error::Truncated { bytes: reader.bytes() });
@@ -123,7 +123,7 @@ impl Pool {
         };
         let base = plan.base().map(Dataset::open_objset).transpose().map_err(failed)?;
         let kind = |objset: &Objset| objset.header().kind;
-        if base.as_ref().is_some_and(|base| kind(base) != kind(&set.objset)) {
+        if base.as_ref().is_some_and(|base| kind(base) != kind(set.objset())) {
             return Err(plan.error("the stream is of another kind of dataset"));
         }
         let tx = spa.begin_tx().map_err(|why| self.explain_error(&why))?;
@@ -193,7 +193,7 @@ impl SpaceLeft {
         {
             return Ok(bytes);
         }
-        let bytes = spa.dataset_space(set.objset.id())?.bytes;
+        let bytes = spa.dataset_space(set.objset().id())?.bytes;
         self.0 = Some((synced, bytes));
         Ok(bytes)
     }

@@ -137,7 +137,7 @@ fn pool_with_log(storm: &DiskArray) -> Pool {
     };
     fs.rename(&credentials(), &request).expect("rename");
     fs.set_xattr(&credentials(), first, b"user.a", Some(b"b"), XattrMode::Any).expect("xattr");
-    let object = fs.dataset().objset.object(source).expect("object");
+    let object = fs.dataset().objset().object(source).expect("object");
     let block = |number: usize| {
         object.pointer(Level::new(0), BlockId::new(number as u64)).expect("a pointer")
     };

@@ -32,8 +32,8 @@ impl OpenFileSystem {
         filter: &RewriteFilter,
     ) -> Result<RewrittenRange> {
         let spa = self.spa();
-        let stopped = |_: spa::Error| zpl::Error::Stopped { objset: self.dataset().objset.id() };
-        let head = self.dataset().objset.id();
+        let stopped = |_: spa::Error| zpl::Error::Stopped { objset: self.dataset().objset().id() };
+        let head = self.dataset().objset().id();
         let snapshot = if filter.skip_snapshots {
             spa.newest_snapshot_txg(head).map_err(stopped)?
         } else {

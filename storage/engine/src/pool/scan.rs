@@ -14,6 +14,7 @@ use units::{MinusOrZero as _, Txg, Zbookmark};
 
 use super::Pool;
 use super::activity::{Activity, POLL_INTERVAL, Step, Work};
+use super::activity_status::{ActivityStatus, LongWork, refuse};
 use super::data_errors::DataErrors;
 use super::drive_recovery::DriveRecovery;
 use crate::pool::handles::Scans;
@@ -181,7 +182,9 @@ impl Activity for ScanActivity {
         let Some(kind) = state.requested.take() else { return Ok(Step::Done) };
         let watch = ScanProgress::of_job(job, pool.0.background_gates.lock().scan.clone());
         let (started, base) = (pool.unix_seconds(), pool.0.spa.scan_record().examined);
-        state.running = Some(RunningScan { kind, watch: Arc::clone(&watch), started, base });
+        let running = RunningScan { kind, watch: Arc::clone(&watch), started, base };
+        let earlier = state.running.replace(running);
+        assert!(earlier.is_none(), "a pool is scanned once at a time");
         state.failure = None;
         drop(state);
         if kind == ScanKind::Resilver {
@@ -198,6 +201,24 @@ impl Activity for ScanActivity {
         state.failure = done.err().map(|why| (kind, why.to_string(), pool.unix_seconds()));
         scans.changed.notify_all();
         Ok(Step::Done)
+    }
+
+    fn describe(&self, pool: &Pool) -> Vec<ActivityStatus> {
+        pool.scans().status().and_then(|status| status.progress()).into_iter().collect()
+    }
+
+    fn pause(&self, pool: &Pool, work: LongWork) -> Result<()> {
+        match work {
+            LongWork::Scrub | LongWork::ErrorScrub => pool.scans().pause_scrub(),
+            _ => Err(refuse(pool, "pause", work)),
+        }
+    }
+
+    fn cancel(&self, pool: &Pool, work: LongWork) -> Result<()> {
+        match work {
+            LongWork::Scrub | LongWork::ErrorScrub => pool.scans().stop_scrub(),
+            _ => Err(refuse(pool, "cancel", work)),
+        }
     }
 }
 
@@ -399,7 +420,7 @@ impl Pool {
             if running.kind == ScanKind::Resilver {
                 return;
             }
-            running.watch.job.cancel.cancel();
+            running.watch.job().cancel.cancel();
             self.0.scan_control.changed.wait_for(&mut state, POLL_INTERVAL);
             if self.is_suspended() {
                 return;
@@ -410,7 +431,7 @@ impl Pool {
     pub(super) fn request_scan(&self, kind: ScanKind) {
         let mut state = self.0.scan_control.state.lock();
         if let Some(running) = &state.running {
-            running.watch.job.cancel.cancel();
+            running.watch.job().cancel.cancel();
         }
         state.requested = Some(kind);
         drop(state);
@@ -510,7 +531,7 @@ impl Pool {
         if let Some(running) = state.running.as_ref().filter(|_| record.is_running()) {
             let seconds = self.unix_seconds().minus_or_zero(running.started).max(1);
             status.read = running.watch.bytes_read();
-            status.scanned = running.watch.job.progress.bytes_done().max(record.examined);
+            status.scanned = running.watch.job().progress.bytes_done().max(record.examined);
             // the record has what is before the position; blocks behind it are read too
             let issued = running.base + running.watch.bytes_issued();
             status.issued = status.issued.max(issued.min(status.scanned));

@@ -45,7 +45,7 @@ impl SpaceCheck {
         if need.frees_space {
             return Ok(());
         }
-        let objset = set.objset.id();
+        let objset = set.objset().id();
         let stopped = |_| Error::Stopped { objset };
         let takes = allocated_estimate(active, need);
         if !wait_for_space(active, takes).map_err(stopped)? {
@@ -70,7 +70,7 @@ impl SpaceCheck {
             }
         }
         let judges = known.has_owner_quotas && need.quota_owners.iter().any(Option::is_some);
-        if judges && zpl::is_over_quota(&set.objset, need.quota_owners, need.objects > 0)? {
+        if judges && zpl::is_over_quota(set.objset(), need.quota_owners, need.objects > 0)? {
             return Err(Error::OverQuota { objset });
         }
         Ok(())
@@ -81,11 +81,11 @@ impl SpaceCheck {
         if let Some((_, known)) = self.0.lock().filter(|(txg, _)| *txg == synced) {
             return Ok(known);
         }
-        let objset = set.objset.id();
+        let objset = set.objset().id();
         let room = active.dataset_space(objset).map_err(|_| Error::Stopped { objset })?;
         let known = SpaceState {
             space: room,
-            has_owner_quotas: is_filesystem(set) && zpl::has_quotas(&set.objset)?,
+            has_owner_quotas: is_filesystem(set) && zpl::has_quotas(set.objset())?,
         };
         *self.0.lock() = Some((synced, known));
         Ok(known)
@@ -135,11 +135,11 @@ fn fits_quota(room: SpaceLimit, need: &SpaceNeed) -> bool {
 }
 
 fn is_filesystem(set: &OpenDataset) -> bool {
-    set.objset.header().kind == Kind::Filesystem
+    set.objset().header().kind == Kind::Filesystem
 }
 
 fn has_unlinked(set: &OpenDataset) -> zpl::Result<bool> {
-    Ok(is_filesystem(set) && zpl::has_unlinked_files(&set.objset)?)
+    Ok(is_filesystem(set) && zpl::has_unlinked_files(set.objset())?)
 }
 
 fn wait_for_unlinked(set: &OpenDataset) -> zpl::Result<()> {

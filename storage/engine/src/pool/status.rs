@@ -7,8 +7,8 @@ use vdev::{Leaf, OutOfService};
 use zap::Zap;
 
 use super::{
-    CacheCounts, CheckpointStatus, ExpansionStatus, Pool, RemovalStatus, ScanKind, ScanStatus,
-    SlowDrive,
+    ActivityStatus, CacheCounts, CheckpointStatus, ExpansionStatus, Pool, RemovalStatus, ScanKind,
+    ScanStatus, SlowDrive,
 };
 
 /// How a pool is.
@@ -52,6 +52,9 @@ pub struct PoolStatus {
     /// Its checkpoint, if it has one or discards one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<CheckpointStatus>,
+    /// All long work that goes on or is paused: bytes, rate and time left.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub activities: Vec<ActivityStatus>,
     /// Drives whose recent requests take far longer than those of their siblings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slow_drives: Vec<SlowDrive>,
@@ -188,6 +191,7 @@ impl PoolStatus {
             expansion: None,
             removal: None,
             checkpoint: None,
+            activities: Vec::new(),
             slow_drives: Vec::new(),
             needs_resilver: false,
             version: 0,
@@ -277,13 +281,12 @@ impl Pool {
                 zio::Class::Dedup => Some("dedup"),
                 _ => None,
             };
-            let purpose = purpose.map(str::to_owned);
             let fragmentation = active.fragmentation(Some(top.id)).ok().flatten();
             let status = self.vdev_status(top);
             let note = status.note.clone().or(top.removing.then(|| "(removing)".to_owned()));
             let expandable = active.expandable_space(top);
             VdevStatus {
-                class: purpose,
+                class: purpose.map(str::to_owned),
                 size,
                 allocated,
                 expandable,
@@ -324,6 +327,7 @@ impl Pool {
             expansion: self.activities().expansion_status().ok().flatten(),
             removal: self.activities().removal_status(),
             checkpoint: self.activities().checkpoint_status(),
+            activities: self.activities().list(),
             slow_drives: self.drives().slow(),
             needs_resilver: self.scans().needs_resilver(),
             version: active.version(),

@@ -65,7 +65,7 @@ impl ReplayState {
 impl FileSystemTransactions {
     /// Refuses a change that cannot be made, and waits for space.
     fn check_change(&self, need: &SpaceNeed) -> zpl::Result<()> {
-        let objset = self.dataset.objset.id();
+        let objset = self.dataset.objset().id();
         if self.dataset.is_retired() {
             return Err(Error::Stopped { objset });
         }
@@ -85,7 +85,7 @@ impl FileSystemTransactions {
     }
 
     fn stopped(&self) -> Error {
-        Error::Stopped { objset: self.dataset.objset.id() }
+        Error::Stopped { objset: self.dataset.objset().id() }
     }
 }
 

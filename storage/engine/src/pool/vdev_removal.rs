@@ -14,6 +14,7 @@ use units::{Txg, VdevId};
 
 use super::Pool;
 use super::activity::{Activity, Step, Work};
+use super::activity_status::{ActivityStatus, LongWork, refuse};
 use crate::pool::handles::{Activities, Vdevs};
 use crate::{Error, Result};
 
@@ -80,6 +81,20 @@ impl Activity for Removals {
             None => pool.activities().condense_mapping(&self.limits, job).map(drop)?,
         }
         Ok(Step::Rest)
+    }
+
+    fn describe(&self, pool: &Pool) -> Vec<ActivityStatus> {
+        let removal = pool.activities().removal_status().and_then(|status| status.progress());
+        let condenses = pool.activities().is_condensing();
+        let condensing = condenses.then(|| ActivityStatus::new(LongWork::Condensing, 0, 0));
+        removal.into_iter().chain(condensing).collect()
+    }
+
+    fn cancel(&self, pool: &Pool, work: LongWork) -> Result<()> {
+        match work {
+            LongWork::Removal => pool.activities().cancel_removal(),
+            _ => Err(refuse(pool, "cancel", work)),
+        }
     }
 }
 

@@ -55,7 +55,7 @@ impl OpenVolume {
     }
 
     pub(super) fn objset_id(&self) -> ObjsetId {
-        self.0.dataset.objset.id()
+        self.0.dataset.objset().id()
     }
 
     /// Bytes of it.
@@ -181,10 +181,10 @@ impl OpenVolume {
 
     fn check_write(&self, need: SpaceNeed) -> files::Result<()> {
         if self.0.dataset.is_retired() {
-            return Err(zpl::Error::Stopped { objset: self.0.dataset.objset.id() }.into());
+            return Err(zpl::Error::Stopped { objset: self.0.dataset.objset().id() }.into());
         }
         if self.is_read_only() {
-            return Err(zpl::Error::ReadOnly { objset: self.0.dataset.objset.id() }.into());
+            return Err(zpl::Error::ReadOnly { objset: self.0.dataset.objset().id() }.into());
         }
         Ok(self.0.space.check_space(&self.0.spa, &self.0.dataset, &need)?)
     }
@@ -288,7 +288,7 @@ impl Pool {
                     spa::StorageSettings { key, ..spa::StorageSettings::default() },
                 );
                 NewVolume { size, block_size, salt }
-                    .create(&set.objset, change.tx)
+                    .create(set.objset(), change.tx)
                     .map_err(|why| Error::Refused { what: why.to_string() })?;
                 Ok(id)
             })
@@ -344,10 +344,10 @@ impl Pool {
             why: why.to_string(),
         };
         let txgs = txg::GatedTxgs::new(active.txgs().clone(), Arc::clone(set.gate()));
-        let volume = zvol::WritableVolume::open(set.objset.clone(), txgs, Arc::clone(&log))
+        let volume = zvol::WritableVolume::open(set.objset().clone(), txgs, Arc::clone(&log))
             .map_err(|why| unreadable(&why))?;
         if let Some(found) = log.unreplayed_header() {
-            let (source, key) = (Arc::clone(set.objset.source()), set.objset.key().cloned());
+            let (source, key) = (Arc::clone(set.objset().source()), set.objset().key().cloned());
             let synced = active.txgs().synced_txg();
             let mut records = LogReader::new(source, id, &found, key, synced);
             volume.replay_log(&mut records).map_err(|why| unreadable(&why))?;
@@ -380,7 +380,7 @@ impl Pool {
             let Ok(dataset) = self.find_dataset(&name) else { continue };
             open.dataset.update_settings(settings::block_settings(&dataset));
             let caching = settings::l2arc_policy(&dataset);
-            self.0.spa.l2arc().set_policy(open.dataset.objset.id(), caching);
+            self.0.spa.l2arc().set_policy(open.dataset.objset().id(), caching);
             open.sync_policy.update(self.sync_policy(&dataset), &open.log);
         }
     }

@@ -1,7 +1,10 @@
 //! Checkpoints: their protected blocks, a rewind to them, their discard, and the operations refused
 //! meanwhile. zdb and pools of OpenZFS check the results.
 
-use engine::pool::{self, ImportOptions, NewDataset, Pool, Rewind, VdevLayout};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use engine::pool::{self, ImportOptions, LongWork, NewDataset, Pool, Rewind, VdevLayout};
 use units::ObjectId;
 
 use crate::offline::leaf_states;
@@ -87,10 +90,10 @@ fn discard_frees_the_space_of_the_checkpoint() {
     );
     pool.activities().discard_checkpoint().unwrap();
     assert!(pool.activities().discard_checkpoint().is_err());
-    while pool.activities().checkpoint_status().is_some() {
-        write_file(&pool, "tank", &format!("more{}", pool.txg()), b"another txg");
-        pool.sync().unwrap();
-    }
+    write_file(&pool, "tank", "more", b"another txg");
+    pool.sync().unwrap();
+    discard_in_background(&pool);
+    (0..4).for_each(|_| pool.sync().unwrap());
     assert!(pool.status().allocated + u64::from(FILE_SIZE) < before);
     assert!(read_file(&pool, "tank", "new") == noise_bytes(3, FILE_SIZE));
     pool.activities().create_checkpoint().unwrap();
@@ -101,6 +104,29 @@ fn discard_frees_the_space_of_the_checkpoint() {
     assert!(said.is_empty() || said.contains("No leaks"), "{said}");
 }
 
+/// The scheduler frees the space of the discarded checkpoint; txgs alone do not.
+fn discard_in_background(pool: &Pool) {
+    let listed = pool.activities().list();
+    let [discard] = &listed[..] else { panic!("{listed:?}") };
+    assert_eq!((discard.activity, discard.done), (LongWork::CheckpointDiscard, 0));
+    assert!(discard.total > u64::from(FILE_SIZE) && !discard.is_paused, "{discard:?}");
+    for refused in [
+        pool.activities().pause(LongWork::CheckpointDiscard),
+        pool.activities().cancel(LongWork::CheckpointDiscard),
+    ] {
+        assert!(refused.unwrap_err().to_string().contains("until it is done"));
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| pool.background().run_activities(&stop));
+        while pool.activities().checkpoint_status().is_some() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        stop.store(true, Ordering::Release);
+    });
+    assert_eq!(pool.activities().list(), []);
+}
+
 #[test]
 fn discard_continues_after_a_power_cut() {
     let folder = TempDir::new("checkpoint-cut", 1, DRIVE_SIZE);
@@ -109,7 +135,10 @@ fn discard_continues_after_a_power_cut() {
     assert_eq!(check_pool(&cut, "tank"), Vec::<String>::new());
     pool.activities().discard_checkpoint().unwrap();
     let cut = copy_after_cut(&folder, "checkpoint-cut-after", 1);
+    assert_eq!(check_pool(&cut, "tank"), Vec::<String>::new(), "nothing is freed yet");
     let pool = import(&cut, Rewind::No);
+    assert_eq!(pool.activities().checkpoint_status().unwrap().state, "discarding");
+    while pool.activities().continue_discard().unwrap() {}
     pool.export().unwrap();
     drop(pool);
     assert_eq!(check_pool(&cut, "tank"), Vec::<String>::new());
@@ -131,7 +160,7 @@ fn drives_stay_while_there_is_a_checkpoint() {
         assert!(why.unwrap_err().to_string().contains("checkpoint exists"));
     }
     pool.activities().discard_checkpoint().unwrap();
-    pool.sync().unwrap();
+    assert!(!pool.activities().continue_discard().unwrap());
     pool.vdevs().attach(name(0), &drives[2], false).unwrap();
 }
 

@@ -22,6 +22,7 @@ fn reguid_survives_export_and_import() {
     pool.activities().create_checkpoint().unwrap();
     assert!(pool.set_guid(None).unwrap_err().to_string().contains("checkpoint exists"));
     pool.activities().discard_checkpoint().unwrap();
+    while pool.activities().continue_discard().unwrap() {}
     pool.export().unwrap();
     drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());

@@ -3,7 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 
 use engine::pool::{
-    self, ActivityCommand, ActivityKind, Pool, ScanProgress, VdevLayout, VdevStatus,
+    self, ActivityCommand, ActivityKind, LongWork, Pool, ScanProgress, ScrubRange, VdevLayout,
+    VdevStatus,
 };
 use units::ObjectId;
 
@@ -169,4 +170,42 @@ fn work_continues_after_export() {
     pool.export().unwrap();
     drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+/// The long work that goes on or is paused: what, on how many drives or vdevs, and whether it is paused.
+fn listed(pool: &Pool) -> Vec<(LongWork, bool)> {
+    let all = pool.activities().list().into_iter();
+    all.map(|status| {
+        assert!(status.total > 0 && status.done <= status.total, "{status:?}");
+        (status.activity, status.is_paused)
+    })
+    .collect()
+}
+
+#[test]
+fn long_work_is_listed_paused_and_cancelled() {
+    let folder = TempDir::new("listed", 2, DRIVE_SIZE);
+    let new = new_pool(&folder, VdevLayout::Mirror, 2);
+    let pool = pool::create(&new, &environment()).unwrap();
+    write_file(&pool, "tank", "file", &noise_bytes(1, 1 << 20));
+    pool.sync().unwrap();
+    assert_eq!(listed(&pool), []);
+    let activities = pool.activities();
+    activities.command(&[], ActivityKind::Trim, ActivityCommand::Start, 0).unwrap();
+    pool.scans().start_scrub(ScrubRange::All).unwrap();
+    let trims = |paused| [(LongWork::Trim, paused); 2];
+    assert_eq!(listed(&pool), [&[(LongWork::Scrub, false)][..], &trims(false)].concat());
+    activities.pause(LongWork::Trim).unwrap();
+    activities.pause(LongWork::Scrub).unwrap();
+    assert_eq!(listed(&pool), [&[(LongWork::Scrub, true)][..], &trims(true)].concat());
+    activities.cancel(LongWork::Scrub).unwrap();
+    assert_eq!(listed(&pool), trims(true));
+    assert_eq!(states(&pool, ActivityKind::Trim), ["suspended", "suspended"]);
+    activities.cancel(LongWork::Trim).unwrap();
+    assert_eq!(listed(&pool), []);
+    // nothing of it goes on
+    for work in [LongWork::Expansion, LongWork::Rebuild, LongWork::CheckpointDiscard] {
+        let refused = activities.pause(work).unwrap_err().to_string();
+        assert!(refused.contains("until it is done"), "{refused}");
+    }
 }

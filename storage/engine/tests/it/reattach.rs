@@ -220,7 +220,7 @@ fn old_copy_of_a_drive_is_resilvered() {
     held.sync().unwrap();
     // a scrub that is set up already: its txg would write the labels of the drive that fails
     let stopped = ScanProgress::new();
-    stopped.job.cancel.cancel();
+    stopped.job().cancel.cancel();
     assert!(!held.scans().scrub(&stopped).unwrap().complete);
     let away = folder.path().join("away.img");
     std::fs::rename(&drives[0], &away).unwrap();

@@ -127,7 +127,7 @@ fn interrupted_rebuild_goes_on_after_import() {
         let new = create_image(&folder, "new.img", DRIVE_SIZE);
         pool.vdevs().rebuild("d1.img", Some(&new), false).unwrap();
         let watch = ScanProgress::new();
-        watch.job.cancel.cancel();
+        watch.job().cancel.cancel();
         assert!(!pool.scans().resilver(&watch).unwrap().complete);
         pool.export().unwrap();
         drop(pool);

@@ -294,7 +294,7 @@ fn stopped_resilver_starts_again() {
     create_with_outdated(&folder, VdevLayout::Mirror, 2, 1);
     let pool = import(&folder.drives(2));
     let watch = ScanProgress::new();
-    watch.job.cancel.cancel();
+    watch.job().cancel.cancel();
     let mended = pool.scans().resilver(&watch).unwrap();
     assert!(!mended.complete && pool.scans().needs_resilver(), "{mended:?}");
     // as after a power cut: the DTL is still there

@@ -66,8 +66,8 @@ fn stop_after(
     let watch = ScanProgress::new();
     let watched = Arc::clone(&watch);
     let now = move || {
-        if watched.job.progress.items_done() >= blocks {
-            watched.job.cancel.cancel();
+        if watched.job().progress.items_done() >= blocks {
+            watched.job().cancel.cancel();
         }
         (1_700_000_000, 0)
     };

@@ -333,6 +333,7 @@ fn removal_is_refused_where_it_cannot_be() {
     pool.activities().create_checkpoint().unwrap();
     refused(&pool, &path_name(&drives[0]), "checkpoint");
     pool.activities().discard_checkpoint().unwrap();
+    while pool.activities().continue_discard().unwrap() {}
     (0..4).for_each(|_| pool.sync().unwrap());
     remove(&pool, &path_name(&drives[0])).unwrap();
     refused(&pool, &path_name(&drives[0]), "already in progress");

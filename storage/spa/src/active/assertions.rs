@@ -43,7 +43,7 @@ impl ActivePool {
 
     /// Stops all writes, for this reason or an earlier one.
     pub(super) fn stop_writes_for(&self, error: &Error) {
-        self.fatal_error.write().get_or_insert_with(|| error.clone());
+        self.fatal_error.set(error.clone());
         self.tree.retire();
         self.abort_txgs();
     }

@@ -23,19 +23,19 @@ use crate::Error;
 impl ActivePool {
     /// Has freed space be kept in a list for [`ActivePool::trim_freed`], or not.
     pub fn set_autotrim(&self, is_on: bool) {
-        self.space.freed.set_tracked(is_on);
+        self.space.freed_space().set_tracked(is_on);
     }
 
     /// Whether freed space is trimmed without a command.
     pub fn has_autotrim(&self) -> bool {
-        self.space.freed.is_tracked()
+        self.space.freed_space().is_tracked()
     }
 
     /// Trims what was freed since the last call, as far as it is free for new blocks. Returns the bytes of the
     /// top-level vdevs that were trimmed. A device that cannot discard keeps its old content.
     pub fn trim_freed(&self) -> Result<u64, Error> {
         let mut trimmed = 0;
-        for (vdev, range) in self.space.freed.take_long_ranges() {
+        for (vdev, range) in self.space.freed_space().take_long_ranges() {
             if self.txgs.is_stopped() {
                 break;
             }
@@ -86,7 +86,7 @@ impl ActivePool {
         if let Ok(used) = allocator.in_use(vdev, &part) {
             used.iter().for_each(|used| left.remove(&used));
         }
-        left.iter().for_each(|range| self.space.freed.put_back(vdev, range));
+        left.iter().for_each(|range| self.space.freed_space().put_back(vdev, range));
         Ok(trimmed)
     }
 

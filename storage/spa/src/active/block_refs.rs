@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use dmu::Objset;
 use dsl::write::SyncTaskContext;
+use lock::{Mutex, rank};
 use ondisk::blkptr::Regular;
 use ondisk::dedup::{Copies, DedupKey, DedupValue, Shape};
 use ondisk::feature::Feature;
 use ondisk::{Blkptr, Dva};
-use parking_lot::Mutex;
 use units::{MinusOrZero, Txg};
 use vdev::VdevTree;
 use zio::{DedupLookup, DedupMatch, FreeOutcome};
@@ -45,10 +45,10 @@ pub(crate) struct BlockRefs {
     /// Bytes that they took at the last look. Only kept where there is a quota.
     dedup_bytes: AtomicU64,
     /// Held while a block of dedup is looked up and changed.
-    dedup_lock: Mutex<()>,
+    dedup_lock: Mutex<(), { rank::DEDUP }>,
     /// Why a table could not be asked. Until then nothing was given up that may be shared; the
     /// group must not be finished.
-    deferred_error: Mutex<Option<Error>>,
+    deferred_error: Mutex<Option<Error>, { rank::DEFERRED_ERROR }>,
 }
 
 impl BlockRefs {
@@ -312,8 +312,8 @@ fn third_dva_words(block: &Regular) -> [u64; 2] {
 impl ActivePool {
     /// Counts what a group shares, before anything of it is freed.
     pub(super) fn add_clone_references(&self, txg: Txg) -> Result<(), Error> {
-        let sets: Vec<_> = self.open_datasets.lock().values().cloned().collect();
-        for block in sets.iter().flat_map(|set| set.objset.cloned_blocks(txg)) {
+        let sets = self.open_datasets.all();
+        for block in sets.iter().flat_map(|set| set.objset().cloned_blocks(txg)) {
             if let Some(cloned) = self.block_refs.cloned_block(&block) {
                 self.block_refs.clones.add_references(&cloned, 1)?;
             }

@@ -4,7 +4,7 @@
 //! create    txg n is on the drives; the first sync task of txg n+1 stores its uberblock in the pool's
 //!           directory, before anything of txg n+1 is freed
 //! exists    a freed block that was born in txg n or before stays allocated (`space::checkpoint`)
-//! discard   a txg removes the uberblock; that and the next txgs free what only the checkpoint used
+//! discard   a txg removes the uberblock; an activity has later txgs free what only the checkpoint used
 //! rewind    an import opens the stored uberblock and commits it as a later txg (`Candidate::open`)
 //! ```
 //!
@@ -15,6 +15,8 @@
 //!
 //! Learnt from: `spa_checkpoint.c` of OpenZFS 2.3.2. Proved by: the engine's `tests/it/checkpoint.rs`, and
 //! OpenZFS, which rewinds and discards checkpoints made here.
+
+use std::sync::atomic::Ordering;
 
 use dsl::write::SyncTaskContext;
 use ondisk::history::Entry;
@@ -108,8 +110,8 @@ impl ActivePool {
         Ok(())
     }
 
-    /// Gives the checkpoint up. Returns when the pool cannot go back to it any more; what only it used is
-    /// freed by the next txgs.
+    /// Gives the checkpoint up. Returns when the pool cannot go back to it any more;
+    /// [`ActivePool::continue_discard`] frees what only it used.
     pub fn discard_checkpoint(&self) -> Result<(), Error> {
         self.run_early_sync_task(Self::discard_checkpoint_sync)?
     }
@@ -131,9 +133,24 @@ impl ActivePool {
         Ok(())
     }
 
-    /// Frees, with the txg that is written, some of the space that only a discarded checkpoint used.
-    pub(super) fn continue_discard(&self, change: &SyncTaskContext<'_>) -> Result<(), Error> {
+    /// Frees, with a txg, some of the space that only a discarded checkpoint used. Returns whether there is more.
+    pub fn continue_discard(&self) -> Result<bool, Error> {
+        if self.is_read_only {
+            return Err(Error::ImportedReadOnly);
+        }
         if !self.space.is_discarding() {
+            return Ok(false);
+        }
+        self.discard_is_due.store(true, Ordering::Release);
+        self.sync()?;
+        Ok(self.space.is_discarding())
+    }
+
+    /// The part of the txg that is written. It is no sync task: if it fails, the txg must not be committed, as the
+    /// map may be shorter by more than was freed.
+    pub(super) fn continue_discard_sync(&self, change: &SyncTaskContext<'_>) -> Result<(), Error> {
+        let is_due = self.discard_is_due.swap(false, Ordering::AcqRel);
+        if !is_due || !self.space.is_discarding() {
             return Ok(());
         }
         let writing = MapSyncContext { mos: &self.mos, tx: change.tx, pass: 1 };
@@ -146,6 +163,8 @@ impl ActivePool {
             CHECKPOINT_FEATURE,
             RefcountChange::Exact(0),
         )?;
+        let left = self.space.allocator().all_checkpointed_bytes();
+        assert_eq!(left, 0, "all space of the checkpoint is freed when its discard ends");
         self.space.set_discarding(false);
         let detail = "finished discarding checkpointed state from the pool";
         self.log_checkpoint_event(change, "spa discard checkpoint", detail);

@@ -35,13 +35,13 @@ impl ActivePool {
         target: &OpenDataset,
         source: &Objset,
     ) -> Result<Option<Tx>, Error> {
-        if source.is_same(&target.objset) {
+        if source.is_same(target.objset()) {
             return self.begin_dataset_tx(target).map(Some);
         }
         if source.is_writable() {
-            let head = self.dataset(source.id()).filter(|head| head.objset.is_same(source));
+            let head = self.dataset(source.id()).filter(|head| head.objset().is_same(source));
             return match head {
-                Some(head) => self.begin_tx_from(target, &head.gate),
+                Some(head) => self.begin_tx_from(target, head.gate()),
                 None => Ok(None),
             };
         }
@@ -50,7 +50,7 @@ impl ActivePool {
     }
 
     fn begin_tx_from(&self, target: &OpenDataset, source: &TxGate) -> Result<Option<Tx>, Error> {
-        match self.txgs.begin_tx_behind(&[&target.gate, source]) {
+        match self.txgs.begin_tx_behind(&[target.gate(), source]) {
             Some(tx) => Ok(Some(tx)),
             None if source.is_retired() => Ok(None),
             None => Err(self.suspend_error().unwrap_or(Error::Closed)),

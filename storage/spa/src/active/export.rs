@@ -57,12 +57,11 @@ impl ActivePool {
         let open = self.txgs.open_txg();
         self.config.lock().is_dirty
             || !self.tasks.is_empty()
-            || self.space.is_discarding()
-            || self.open_datasets.lock().values().any(|set| set.is_dirty(open))
+            || self.open_datasets.all().iter().any(|set| set.is_dirty(open))
     }
 
     /// Why the pool is suspended, if it is.
     pub fn suspend_error(&self) -> Option<Error> {
-        self.fatal_error.read().clone().or_else(|| self.suspension.suspend_error())
+        self.fatal_error.reason().or_else(|| self.suspension.suspend_error())
     }
 }

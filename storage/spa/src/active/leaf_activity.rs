@@ -27,9 +27,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use dsl::write::SyncTaskContext;
+use lock::{Mutex, rank};
 use ondisk::history::Entry;
 use ondisk::label::VdevConfig;
-use parking_lot::Mutex;
 use units::{Guid, MetaslabId, ObjectId, VdevId};
 use vdev::{IoClass, LayoutHold, Leaf, NodeKind, VdevNode};
 use zap::Zap;
@@ -83,7 +83,9 @@ struct Activity {
 
 /// The work of all leaves.
 #[derive(Default)]
-pub(super) struct LeafActivities(Mutex<BTreeMap<(Guid, ActivityKind), Activity>>);
+pub(super) struct LeafActivities(
+    Mutex<BTreeMap<(Guid, ActivityKind), Activity>, { rank::LEAF_ACTIVITIES }>,
+);
 
 /// What a command wants of the work of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +98,19 @@ pub enum ActivityCommand {
     Cancel,
     /// Forget it, so that the leaf counts as not initialized.
     Reset,
+}
+
+/// How far the work of a leaf has come that goes on or is suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeafProgress {
+    /// The leaf.
+    pub leaf: Guid,
+    /// Its work.
+    pub kind: ActivityKind,
+    /// Whether it is suspended.
+    pub is_suspended: bool,
+    /// Bytes of the leaf that it is past.
+    pub done: u64,
 }
 
 /// What a step did.
@@ -321,6 +336,22 @@ impl ActivePool {
     /// Bytes of a leaf without its labels, if its device is there.
     pub fn leaf_space(&self, leaf: Guid) -> Option<u64> {
         geometry::capacity::leaf_space(self.tree.leaf(leaf)?.device()?.size())
+    }
+
+    /// How far the work has come that goes on or is suspended, of all leaves.
+    pub fn leaf_progress(&self) -> Vec<LeafProgress> {
+        let all = self.activities.0.lock();
+        let is_open = |activity: &Activity| {
+            matches!(activity.state, ActivityState::Active | ActivityState::Suspended)
+        };
+        let open = all.iter().filter(|(_, activity)| is_open(activity));
+        open.map(|((leaf, kind), activity)| LeafProgress {
+            leaf: *leaf,
+            kind: *kind,
+            is_suspended: activity.state == ActivityState::Suspended,
+            done: activity.next,
+        })
+        .collect()
     }
 
     /// The work that goes on, of leaves that are in service. It waits for the expansion of a raidz, which moves

@@ -4,16 +4,14 @@
 //! The intent logs move to other vdevs: nothing new is allocated on the log vdev, commits wait for their
 //! txgs, and each chain is freed with the next txg.
 
-use std::sync::Arc;
-
 use dsl::write::SyncTaskContext;
 use ondisk::label::{VdevConfig, VdevKind};
 use units::{Guid, VdevId};
 use vdev::{NodeKind, VdevNode};
 
+use super::ActivePool;
 use super::attach::{free_leaf_objects, free_vdev_zap};
 use super::device_change::DeviceChangeError;
-use super::{ActivePool, OpenDataset};
 use crate::{Error, commit};
 
 /// A freed block can be used again after some txgs: until then its space counts as allocated.
@@ -51,8 +49,8 @@ impl ActivePool {
 
     /// Returns whether a log vdev is empty.
     fn free_log_chains(&self, vdev: VdevId) -> Result<bool, Error> {
-        let sets: Vec<Arc<OpenDataset>> = self.open_datasets.lock().values().cloned().collect();
-        let logs = || sets.iter().filter_map(|set| set.log.get());
+        let sets = self.open_datasets.all();
+        let logs = || sets.iter().filter_map(|set| set.log());
         logs().for_each(|log| log.set_paused(true));
         let drained = (0..MAX_DRAIN_TXGS).try_fold(false, |empty, _| {
             if empty {
@@ -78,8 +76,8 @@ impl ActivePool {
         &self,
         work: &dyn Fn() -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let sets: Vec<Arc<OpenDataset>> = self.open_datasets.lock().values().cloned().collect();
-        let logs = || sets.iter().filter_map(|set| set.log.get());
+        let sets = self.open_datasets.all();
+        let logs = || sets.iter().filter_map(|set| set.log());
         if logs().any(|log| log.unreplayed_header().is_some()) {
             return Err(DeviceChangeError::LogInUse.into());
         }

@@ -13,12 +13,14 @@ mod deflate;
 mod device_change;
 mod dtl;
 mod export;
+mod failure;
 mod history;
 mod identity;
 mod leaf_activity;
 mod log_vdevs;
 mod mmp;
 mod offline;
+mod open_dataset;
 mod policy;
 mod raidz_expand;
 mod reattach;
@@ -35,19 +37,18 @@ mod vdev_removal;
 mod write_through;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use arc::{Cache, L2arc, MemoryBudget};
 use dmu::{DnodeChange, Objset};
-use dsl::write::{Moment, SyncTaskContext};
+use dsl::write::Moment;
+use lock::{Mutex, RwLock, rank};
 use ondisk::dnode::Flags;
-use ondisk::feature::Feature;
 use ondisk::label::PoolConfig;
 use ondisk::objset::LogHeader;
 use ondisk::uberblock::Uberblock;
 use ondisk::version;
-use parking_lot::{Mutex, RwLock};
 use txg::{Tx, TxGate, TxgLimits, Txgs};
 use units::{Guid, ObjsetId, Txg};
 use vdev::{LeafError, TxgRanges, VdevTree};
@@ -66,9 +67,10 @@ pub(crate) use deflate::dva_dsize;
 pub use device_change::DeviceChangeError;
 pub(crate) use history::append_entry;
 pub use identity::FEATURES_VERSION;
-pub use leaf_activity::{ActivityCommand, ActivityKind, ActivityStep};
+pub use leaf_activity::{ActivityCommand, ActivityKind, ActivityStep, LeafProgress};
 pub use mmp::FAIL_INTERVALS as SIGNS_MISSED;
 pub use offline::{OfflineResult, out_of_service_leaves};
+pub use open_dataset::OpenDataset;
 pub use policy::{EnabledFeatures, RedundantMetadata, StorageSettings};
 pub use raidz_expand::{ExpandError, ExpansionStatus, ReflowEnd};
 pub use rebuild::RebuildStatus;
@@ -116,127 +118,28 @@ pub trait OwnerAccounting: Send + Sync {
     fn update_usage(&self, objset: &Objset, tx: &Tx, changed: &[DnodeChange]) -> Result<(), Error>;
 }
 
-/// A dataset whose content is being changed.
-pub struct OpenDataset {
-    /// Its content.
-    pub objset: Objset,
-    /// How it is stored.
-    settings: Arc<RwLock<StorageSettings>>,
-    /// Its intent log.
-    pub log: OnceLock<Arc<zil::IntentLog>>,
-    /// Changes to its root block that wait for the next sync.
-    header_edits: Mutex<Vec<HeaderEdit>>,
-    /// Features that changes of open txgs begin to use.
-    features: Mutex<Vec<(Txg, &'static Feature)>>,
-    /// Runs with each sync of the dataset.
-    sync_hook: OnceLock<DatasetSyncHook>,
-    /// Holds its transactions back while its head is exchanged; retired with the dataset.
-    gate: Arc<TxGate>,
-}
-
-/// A function that runs with each sync of a dataset, after its content was written.
-type DatasetSyncHook = Box<dyn Fn(&SyncTaskContext<'_>) -> Result<(), dsl::Error> + Send + Sync>;
-
-/// A change to a root block.
-type HeaderEdit = (Txg, Box<dyn FnOnce(&mut ondisk::objset::ObjsetHeader) + Send>);
-
-impl OpenDataset {
-    /// Changes the root block of the set with the group of `tx`.
-    pub fn edit_header(
-        &self,
-        tx: &Tx,
-        change: impl FnOnce(&mut ondisk::objset::ObjsetHeader) + Send + 'static,
-    ) {
-        self.header_edits.lock().push((tx.txg(), Box::new(change)));
-    }
-
-    /// Notes that a change in the txg of `tx` uses a per-dataset feature that no block pointer and no
-    /// dnode tells of. The sync of that txg makes the feature active for the dataset.
-    pub fn activate_feature(&self, tx: &Tx, feature: &'static Feature) {
-        let new = (tx.txg(), feature);
-        let mut features = self.features.lock();
-        if !features.contains(&new) {
-            features.push(new);
-        }
-    }
-
-    /// Removes and returns the features that changes up to a txg use.
-    fn drain_features(&self, txg: Txg) -> Vec<&'static Feature> {
-        let mut features = self.features.lock();
-        let (due, later) = features.drain(..).partition(|(known, _)| *known <= txg);
-        *features = later;
-        due.into_iter().map(|(_, feature)| feature).collect()
-    }
-
-    /// Has a function run with each sync of the dataset. There is one at most.
-    pub fn set_sync_hook(
-        &self,
-        hook: impl Fn(&SyncTaskContext<'_>) -> Result<(), dsl::Error> + Send + Sync + 'static,
-    ) {
-        let _ = self.sync_hook.set(Box::new(hook));
-    }
-
-    /// Has it stored otherwise from now on; what the pool's features allow, and the key, stay.
-    pub fn update_settings(&self, settings: StorageSettings) {
-        let mut now = self.settings.write();
-        // a raw receive does without the key, even if it is loaded meanwhile
-        let key = settings.key.or_else(|| now.key.clone()).filter(|_| !now.keyless);
-        let (features, keyless) = (now.features, now.keyless);
-        *now = StorageSettings { key, keyless, features, ..settings };
-    }
-
-    /// Has promises kept by whole groups, instead of the intent log, or by the log again.
-    pub fn pause_log(&self, paused: bool) {
-        if let Some(log) = self.log.get() {
-            log.set_paused(paused);
-        }
-    }
-
-    /// Takes no changes any more. What waits to be written may still be.
-    pub fn retire(&self) {
-        self.gate.retire();
-    }
-
-    /// Whether it takes no changes any more.
-    pub fn is_retired(&self) -> bool {
-        self.gate.is_retired()
-    }
-
-    /// The gate of its transactions.
-    pub const fn gate(&self) -> &Arc<TxGate> {
-        &self.gate
-    }
-
-    fn is_dirty(&self, txg: Txg) -> bool {
-        let logged = self.log.get().is_some_and(|log| log.is_dirty(txg));
-        logged
-            || self.objset.is_dirty(txg)
-            || self.header_edits.lock().iter().any(|(known, _)| *known == txg)
-    }
-}
-
 /// A pool that is held to be changed.
 pub struct ActivePool {
-    pub(crate) name: String,
+    name: String,
     /// Changes only while a txg is written.
     guid: AtomicU64,
-    pub(crate) environment: Environment,
-    pub(crate) tree: Arc<VdevTree>,
-    pub(crate) reader: Arc<Reader>,
-    pub(crate) cache: Arc<Cache>,
-    pub(crate) mos: Objset,
-    pub(crate) space: PoolSpace,
-    pub(crate) writer: Arc<Writer>,
+    environment: Environment,
+    tree: Arc<VdevTree>,
+    reader: Arc<Reader>,
+    cache: Arc<Cache>,
+    mos: Objset,
+    space: PoolSpace,
+    writer: Arc<Writer>,
     /// What was stored early for nothing.
-    pub(crate) orphans: Arc<write_through::OrphanBlocks>,
+    orphans: Arc<write_through::OrphanBlocks>,
     /// How many long writes are under way.
     active_writers: Arc<AtomicUsize>,
-    pub(crate) block_refs: Arc<block_refs::BlockRefs>,
-    pub(crate) txgs: Txgs,
+    block_refs: Arc<block_refs::BlockRefs>,
+    txgs: Txgs,
     /// Holds clones from snapshots back while a sync task may destroy snapshots.
     snapshot_gate: Arc<TxGate>,
     /// What its features allow to blocks.
-    pub(crate) features: EnabledFeatures,
+    features: EnabledFeatures,
     /// Bytes that datasets may use together, if no block had more than one reference.
     base_space: AtomicU64,
     /// What dedup and cloning add to that, as of the last group on the drives.
@@ -245,47 +148,48 @@ pub struct ActivePool {
     asize_inflation: AtomicU64,
     /// Writers that wait for space, one at a time.
     space_queue: space_limits::SpaceQueue,
-    pub(crate) config: Mutex<ConfigState>,
-    pub(crate) uberblock: RwLock<Uberblock>,
+    config: Mutex<ConfigState, { rank::CONFIG }>,
+    uberblock: RwLock<Uberblock, { rank::UBERBLOCK }>,
     /// The uberblock of the checkpoint, if the pool has one.
-    checkpoint: RwLock<Option<Uberblock>>,
-    pub(crate) open_datasets: Mutex<BTreeMap<ObjsetId, Arc<OpenDataset>>>,
-    pub(crate) tasks: tasks::SyncTasks,
-    pub(crate) owner_accounting: RwLock<Option<Arc<dyn OwnerAccounting>>>,
+    checkpoint: RwLock<Option<Uberblock>, { rank::CHECKPOINT }>,
+    /// Whether the next txg frees some of the space of a discarded checkpoint.
+    discard_is_due: AtomicBool,
+    open_datasets: open_dataset::OpenDatasets,
+    tasks: tasks::SyncTasks,
     /// What goes over the free space of leaves.
     activities: leaf_activity::LeafActivities,
     /// Held by the one who writes a group.
-    pub(crate) sync_lock: Mutex<()>,
+    sync_lock: Mutex<(), { rank::SYNC }>,
     /// Which leaves missed what, as far as it was seen.
-    pub(crate) faults: Mutex<Vec<LeafError>>,
+    faults: Mutex<Vec<LeafError>, { rank::FAULTS }>,
     /// What drives missed, as the pool has it noted.
-    pub(crate) synced_dtls: Mutex<BTreeMap<Guid, TxgRanges>>,
+    synced_dtls: Mutex<BTreeMap<Guid, TxgRanges>, { rank::SYNCED_DTLS }>,
     /// Promises on devices that are not there are given up.
     allow_missing_logs: AtomicBool,
     /// Why no group will be written any more, if that is so.
-    pub(crate) fatal_error: RwLock<Option<Error>>,
+    fatal_error: failure::FatalError,
     /// The second level of the cache.
-    pub(crate) l2arc: Arc<L2arc>,
+    l2arc: Arc<L2arc>,
     /// Spares, and cache drives.
-    pub(crate) auxiliary: Mutex<auxiliary::AuxiliaryDevices>,
+    auxiliary: Mutex<auxiliary::AuxiliaryDevices, { rank::AUXILIARY }>,
     /// Signs of life for other hosts.
-    pub(crate) heartbeat: mmp::Heartbeat,
+    heartbeat: mmp::Heartbeat,
     /// Whether none can be written for now.
-    pub(crate) suspension: Arc<suspend::Suspension>,
+    suspension: Arc<suspend::Suspension>,
     /// What drives gave wrong, to be mended.
     repair_queue: Arc<self_heal::RepairQueue>,
     /// How far the scan has come.
-    pub(crate) scan_state: ScanState,
+    scan_state: ScanState,
     /// Blocks that could not be repaired.
-    pub(crate) error_log: ErrorLog,
+    error_log: ErrorLog,
     /// How a raidz expansion goes on.
-    pub(crate) reflow: raidz_expand::ReflowProgress,
+    reflow: raidz_expand::ReflowProgress,
     /// The sequential rebuilds that go on, and the last ones.
     rebuilds: rebuild::Rebuilds,
     /// The vdev removal that goes on, or the last one.
     removal: vdev_removal::RemovalState,
     /// Memory for the blocks that a scan sorts.
-    pub(crate) scan_memory: SortMemory,
+    scan_memory: SortMemory,
     /// Nothing is written, whatever is asked for.
     is_read_only: bool,
     /// The txg to which the pool was taken back, if it was.
@@ -377,14 +281,14 @@ impl ActivePool {
             config: Mutex::new(ConfigState::new(pool.config)),
             uberblock: RwLock::new(pool.uberblock),
             checkpoint: RwLock::new(checkpoint),
-            open_datasets: Mutex::default(),
+            discard_is_due: AtomicBool::new(false),
+            open_datasets: open_dataset::OpenDatasets::default(),
             tasks: tasks::SyncTasks::default(),
-            owner_accounting: RwLock::new(None),
             activities,
             sync_lock: Mutex::new(()),
             faults: Mutex::default(),
             allow_missing_logs: AtomicBool::new(false),
-            fatal_error: RwLock::new(None),
+            fatal_error: failure::FatalError::default(),
             l2arc,
             auxiliary: Mutex::new(auxiliary::AuxiliaryDevices::load(&pool.directory)?),
             heartbeat: mmp::Heartbeat::load(&pool.directory)?,
@@ -426,6 +330,36 @@ impl ActivePool {
     /// Its identity.
     pub fn guid(&self) -> Guid {
         Guid::new(self.guid.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// How far the scan has come.
+    pub(crate) fn scan_state(&self) -> &ScanState {
+        &self.scan_state
+    }
+
+    /// Blocks that could not be repaired.
+    pub(crate) fn error_log(&self) -> &ErrorLog {
+        &self.error_log
+    }
+
+    /// Memory for the blocks that a scan sorts.
+    pub(crate) fn scan_memory(&self) -> &SortMemory {
+        &self.scan_memory
+    }
+
+    /// Does something while no txg is written.
+    pub(crate) fn between_txgs<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _no_txg_is_written = self.sync_lock.lock();
+        work()
+    }
+
+    /// Has the next txg write the configuration.
+    pub(crate) fn touch_config(&self) {
+        self.config.lock().is_dirty = true;
     }
 
     /// The pool's own object set.
@@ -478,24 +412,17 @@ impl ActivePool {
     /// and fails once the dataset is retired.
     pub fn begin_dataset_tx(&self, dataset: &OpenDataset) -> Result<Tx, Error> {
         let otherwise = if self.is_read_only { Error::ImportedReadOnly } else { Error::Closed };
-        let begun = self.txgs.begin_gated_tx(&dataset.gate);
+        let begun = self.txgs.begin_gated_tx(dataset.gate());
         begun.ok_or_else(|| self.suspend_error().unwrap_or(otherwise))
     }
 
     /// Tells who accounts for owners.
     pub fn set_owner_accounting(&self, accounts: Arc<dyn OwnerAccounting>) {
-        for set in self.open_datasets.lock().values() {
-            set.objset.set_accounted_flags(accounts.accounting_flags(&set.objset));
-        }
-        *self.owner_accounting.write() = Some(accounts);
+        self.open_datasets.set_accounting(accounts);
     }
 
     /// Takes a dataset's content in, to be changed. `objset` is live.
     pub fn open_dataset(&self, objset: Objset, settings: StorageSettings) -> Arc<OpenDataset> {
-        let id = objset.id();
-        if let Some(accounts) = &*self.owner_accounting.read() {
-            objset.set_accounted_flags(accounts.accounting_flags(&objset));
-        }
         let settings = StorageSettings { features: self.features, ..settings };
         let settings = Arc::new(RwLock::new(settings));
         objset.set_write_through(Arc::new(write_through::DatasetWriteThrough {
@@ -505,16 +432,8 @@ impl ActivePool {
             active_writers: Arc::clone(&self.active_writers),
             workers: self.environment.workers,
         }));
-        let set = Arc::new(OpenDataset {
-            objset,
-            settings,
-            log: OnceLock::new(),
-            header_edits: Mutex::default(),
-            features: Mutex::default(),
-            sync_hook: OnceLock::new(),
-            gate: Arc::default(),
-        });
-        self.open_datasets.lock().insert(id, Arc::clone(&set));
+        let set = Arc::new(OpenDataset::new(objset, settings));
+        self.open_datasets.insert(&set);
         set
     }
 
@@ -539,32 +458,32 @@ impl ActivePool {
     /// its place. To be done before anything of the pool is changed. Where nothing is, what it holds
     /// is left alone.
     pub fn open_log(&self, set: &OpenDataset) -> Result<Arc<zil::IntentLog>, Error> {
-        if let Some(log) = set.log.get() {
+        if let Some(log) = set.log() {
             return Ok(Arc::clone(log));
         }
-        let found = || set.objset.synced().header().log.clone();
+        let found = || set.objset().synced().header().log.clone();
         let header = if self.is_read_only { LogHeader::default() } else { found() };
         let first = self.txgs.open_txg();
         let forgives = self.allow_missing_logs.load(Ordering::Acquire);
-        let claimed = zil::claim_log(&self.writer, set.objset.id(), &header, (first, forgives))?;
+        let claimed = zil::claim_log(&self.writer, set.objset().id(), &header, (first, forgives))?;
         let (writer, groups) = (Arc::clone(&self.writer), self.txgs.clone());
-        let log = zil::IntentLog::new(writer, groups, set.objset.clone(), claimed);
+        let log = zil::IntentLog::new(writer, groups, set.objset().clone(), claimed);
         if self.uberblock.read().version < version::SLIM_ZIL {
             log.disable();
         }
-        Ok(Arc::clone(set.log.get_or_init(|| Arc::new(log))))
+        Ok(set.set_log(log))
     }
 
     /// The content of a dataset that was taken in.
     pub fn dataset(&self, id: ObjsetId) -> Option<Arc<OpenDataset>> {
-        self.open_datasets.lock().get(&id).cloned()
+        self.open_datasets.find(id)
     }
 
     /// Lets go of a dataset's content. What waits to be written is lost.
     pub fn close_dataset(&self, id: ObjsetId) {
-        if let Some(set) = self.open_datasets.lock().remove(&id) {
+        if let Some(set) = self.open_datasets.remove(id) {
             set.retire();
-            set.objset.discard_dirty();
+            set.objset().discard_dirty();
         }
     }
 

@@ -30,10 +30,10 @@ use std::sync::Arc;
 use dsl::write::SyncTaskContext;
 use geometry::BOOT_SIZE;
 use job::Job;
+use lock::{Mutex, rank};
 use ondisk::history::Entry;
 use ondisk::label::{VdevConfig, VdevKind};
 use ondisk::uberblock::{Reflow, Scratch, Uberblock};
-use parking_lot::Mutex;
 use units::{Ashift, Guid, ObjectId, Txg, VdevId};
 use vdev::{Leaf, NodeKind, ReflowChunk, ReflowPause, VdevNode, overwrite_limit, scratch_size};
 use zap::Zap;
@@ -96,9 +96,9 @@ pub enum ExpandError {
 #[derive(Default)]
 pub(crate) struct ReflowProgress {
     /// What the next uberblock records of it, if that is news.
-    pub(super) next: Mutex<Option<Reflow>>,
+    pub(super) next: parking_lot::Mutex<Option<Reflow>>,
     /// Why it does not go on for now.
-    pause: Mutex<Option<ReflowPause>>,
+    pause: Mutex<Option<ReflowPause>, { rank::PAUSE }>,
 }
 
 /// How an expansion goes on, or how the last went.

@@ -16,17 +16,16 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::thread::Builder;
 
 use dsl::write::SyncTaskContext;
+use lock::{Mutex, rank};
 use ondisk::history::Entry;
 use ondisk::label::VdevConfig;
 use ondisk::rebuild::{REBUILD_ENTRY, RebuildPhase, RebuildPhys};
 use ondisk::scan::ScanFunction;
-use parking_lot::Mutex;
 use units::{Guid, MinusOrZero as _, ObjectId, Txg, VdevId};
-use vdev::{IoClass, Leaf, NodeKind, RebuildObstacle, RebuiltChunk, TxgRanges};
+use vdev::{Leaf, NodeKind, RebuildObstacle, RebuiltChunk, TxgRanges};
 use zap::{Zap, ZapValue};
 
 use super::ActivePool;
@@ -48,7 +47,7 @@ const MAX_WORKERS: usize = 4;
 
 /// The rebuilds of a pool, by top-level vdev.
 #[derive(Default)]
-pub(super) struct Rebuilds(Mutex<BTreeMap<VdevId, Rebuild>>);
+pub(super) struct Rebuilds(Mutex<BTreeMap<VdevId, Rebuild>, { rank::REBUILDS }>);
 
 #[derive(Clone, Debug, Default)]
 struct Rebuild {
@@ -180,7 +179,7 @@ impl ActivePool {
         for vdev in vdevs {
             // its leaves may change meanwhile, and it begins anew
             while !self.rebuild_vdev(vdev, watch)? {
-                if watch.job.cancel.is_cancelled() || self.txgs.is_stopped() {
+                if watch.job().cancel.is_cancelled() || self.txgs.is_stopped() {
                     return Ok(false);
                 }
             }
@@ -237,7 +236,7 @@ impl ActivePool {
     ) -> Result<bool, Error> {
         let begun = (self.environment.now)().seconds;
         let mut recorded = begun;
-        let progress = &watch.job.progress;
+        let progress = &watch.job().progress;
         progress.add(rebuild.phys.bytes_scanned, 0);
         progress.set_bytes_total(rebuild.phys.bytes_est);
         let mut next = rebuild.phys.last_offset;
@@ -279,22 +278,19 @@ impl ActivePool {
     ) -> Result<BatchEnd, Error> {
         let Some(ranges) = self.plan_rebuild(vdev, *next)? else { return Ok(BatchEnd::EndOfVdev) };
         let end = ranges.end;
-        let queue = Mutex::new(ranges.allocated.into_iter());
-        let failed = Mutex::new(None);
+        let queue = parking_lot::Mutex::new(ranges.allocated.into_iter());
+        let failed = parking_lot::Mutex::new(None);
         let work = || {
             loop {
                 let Some(mut range) = queue.lock().next() else { return };
                 while range.start < range.end {
-                    let is_ended = || watch.job.cancel.is_cancelled() || self.txgs.is_stopped();
-                    watch.gate.wait(&is_ended);
+                    let is_ended = || watch.job().cancel.is_cancelled() || self.txgs.is_stopped();
+                    watch.wait_at_gate(&is_ended);
                     if is_ended() {
                         *failed.lock() = Some(Ok(()));
                         return;
                     }
-                    let chunk = vdev::with_class(IoClass::Rebuild, || {
-                        self.tree.rebuild_chunk(vdev, &range, INITIAL_TXG, targets)
-                    });
-                    match chunk {
+                    match self.tree.rebuild_chunk(vdev, &range, INITIAL_TXG, targets) {
                         Ok(chunk) => {
                             let end = chunk.end;
                             assert!(end > range.start, "a chunk of {range:?} ends at {end}");
@@ -326,9 +322,9 @@ impl ActivePool {
 
     fn count_chunk(&self, vdev: VdevId, start: u64, chunk: RebuiltChunk, watch: &ScanProgress) {
         let scanned = chunk.end - start;
-        watch.job.progress.add(scanned, 0);
-        watch.bytes_read.fetch_add(chunk.read, Relaxed);
-        watch.bytes_written.fetch_add(chunk.written, Relaxed);
+        watch.job().progress.add(scanned, 0);
+        watch.count_read(chunk.read);
+        watch.count_written(chunk.written);
         if let Some(rebuild) = self.rebuilds.0.lock().get_mut(&vdev) {
             let phys = &mut rebuild.phys;
             phys.bytes_scanned += scanned;
@@ -337,7 +333,7 @@ impl ActivePool {
             phys.errors += u64::from(!chunk.is_complete);
         }
         if !chunk.is_complete {
-            watch.errors.fetch_add(1, Relaxed);
+            watch.count_error();
         }
     }
 

@@ -11,9 +11,9 @@
 use std::sync::Arc;
 
 use dmu::{Objset, SpecialObject};
+use lock::{Mutex, rank};
 use ondisk::Blkptr;
 use ondisk::blkptr::Regular;
-use parking_lot::Mutex;
 use units::{Guid, ObjectId, ObjsetId, Txg, Zbookmark};
 use vdev::Leaf;
 use zio::{BlockRepair, Reader, Source};
@@ -28,9 +28,9 @@ const MAX_QUEUED_BLOCKS: usize = 1024;
 /// Blocks of which some drives have their part wrong, and blocks that could not be read.
 #[derive(Debug, Default)]
 pub(super) struct RepairQueue {
-    reports: Mutex<Reports>,
+    reports: parking_lot::Mutex<Reports>,
     /// Held while reports are worked off: when a caller has it, all that was reported before is done.
-    work: Mutex<()>,
+    work: Mutex<(), { rank::REPAIR_WORK }>,
 }
 
 #[derive(Debug, Default)]
@@ -65,6 +65,7 @@ impl zio::SelfHealer for RepairQueue {
                 data: stored,
                 bad_leaves: guilty,
             });
+            assert!(all.len() <= MAX_QUEUED_BLOCKS, "the queue of repairs is bounded");
         }
     }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dsl::write::{SpaceLimit, SyncTaskContext};
+use lock::{Mutex, MutexGuard, rank};
 use metaslab::Class;
 use ondisk::Blkptr;
-use parking_lot::{Mutex, MutexGuard};
 use txg::Tx;
 use units::{MinusOrZero, ObjsetId, Txg, VdevId};
 use zio::Source;
@@ -27,7 +27,7 @@ const METADATA_FACTOR: u64 = 2;
 #[derive(Default)]
 pub(super) struct SpaceQueue {
     /// Held by the writer whose turn it is.
-    turn: Mutex<()>,
+    turn: Mutex<(), { rank::SPACE_TURN }>,
     waiting: AtomicUsize,
 }
 
@@ -165,8 +165,8 @@ impl ActivePool {
 
     /// The most copies that a dataset in use has of its data.
     fn max_copies(&self) -> u64 {
-        let sets = self.open_datasets.lock();
-        let copies = sets.values().map(|set| u64::from(set.settings.read().copies));
+        let sets = self.open_datasets.all();
+        let copies = sets.iter().map(|set| u64::from(set.settings().copies));
         copies.max().unwrap_or(1)
     }
 

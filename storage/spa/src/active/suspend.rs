@@ -138,9 +138,7 @@ impl ActivePool {
         }
         self.space.allocator().retry_unreadable_maps();
         self.clear_cache_errors(only);
-        if let Some(trouble) = &*self.fatal_error.read() {
-            return Err(trouble.clone());
-        }
+        self.fatal_error.check()?;
         self.suspension.clear();
         Ok(())
     }

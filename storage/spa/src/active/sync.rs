@@ -51,9 +51,7 @@ impl ActivePool {
             return if written { Ok(()) } else { Err(why()) };
         }
         let _writing = self.sync_lock.lock();
-        if let Some(trouble) = &*self.fatal_error.read() {
-            return Err(trouble.clone());
-        }
+        self.fatal_error.check()?;
         if self.txgs.synced_txg() >= wanted {
             return Ok(());
         }
@@ -68,7 +66,7 @@ impl ActivePool {
                 // Rule W7: a txg that failed is not committed, and no txg follows it. The last synced txg stands: a
                 // later txg would have the changes that this one made in memory, without its blocks.
                 // The first error is reported, as it is what the pool was stopped for.
-                let error = self.fatal_error.write().get_or_insert(error).clone();
+                let error = self.fatal_error.set(error);
                 self.txgs.stop();
                 Err(error)
             }
@@ -82,9 +80,7 @@ impl ActivePool {
     }
 
     fn write_txg(&self, txg: Txg) -> Result<(), Error> {
-        if let Some(trouble) = &*self.fatal_error.read() {
-            return Err(trouble.clone());
-        }
+        self.fatal_error.check()?;
         // Rule: a rewind is committed before the first change after it. This txg may overwrite blocks of the states
         // that were given up, and a crash would otherwise import one of those.
         self.commit_rewind()?;
@@ -130,13 +126,13 @@ impl ActivePool {
             task(self, &change);
             // only what the task itself made: a head that it took a snapshot of is not written again
             // in this group, whatever its intent log has to say, or the snapshot would change with it
-            self.write_dirty_datasets(&change, &|set| set.objset.is_dirty(txg))?;
+            self.write_dirty_datasets(&change, &|set| set.objset().is_dirty(txg))?;
         }
         // Rule W6: orphans are freed after the datasets are written. Until then it is not known which of the eagerly
         // written blocks of this txg a tree refers to.
         self.free_orphan_blocks(txg);
         dsl::write::free_pending(&change, MAX_FREED_BLOCKS)?;
-        self.continue_discard(&change)?;
+        self.continue_discard_sync(&change)?;
         // Rule W4: the DTLs follow the datasets, and the configuration follows the DTLs, as it names their maps. A
         // crash must not leave a drive that counts as whole and lacks blocks of an earlier txg.
         self.write_dtls(&tx)?;
@@ -154,9 +150,10 @@ impl ActivePool {
 
     /// The records of the datasets in the MOS have all changes of the txg: a crash would lose what is left here.
     fn assert_datasets_written(&self, txg: Txg) {
-        for (id, set) in &*self.open_datasets.lock() {
+        for set in self.open_datasets.all() {
+            let id = set.objset().id();
             assert!(
-                !set.objset.is_dirty(txg),
+                !set.objset().is_dirty(txg),
                 "objset {id} has changes of txg {txg} behind the MOS"
             );
         }
@@ -168,13 +165,10 @@ impl ActivePool {
         change: &SyncTaskContext<'_>,
         wanted: &dyn Fn(&OpenDataset) -> bool,
     ) -> Result<(), Error> {
-        let sets: Vec<(ObjsetId, Arc<OpenDataset>)> = {
-            let sets = self.open_datasets.lock();
-            let dirty = sets.iter().filter(|(_, set)| wanted(set));
-            dirty.map(|(id, set)| (*id, Arc::clone(set))).collect()
-        };
-        for (id, set) in sets {
-            self.write_dataset(change, id, &set)?;
+        let mut sets = self.open_datasets.all();
+        sets.retain(|set| wanted(set));
+        for set in sets {
+            self.write_dataset(change, set.objset().id(), &set)?;
         }
         Ok(())
     }
@@ -224,7 +218,7 @@ impl ActivePool {
     ) -> Result<(), Error> {
         let txg = change.tx.txg();
         let ledger = DatasetLedger::new(change, id)?;
-        let settings = set.settings.read().clone();
+        let settings = set.settings();
         let policy = |wanted| settings.write_policy(wanted);
         let syncing = SyncContext {
             txg,
@@ -234,30 +228,24 @@ impl ActivePool {
             workers: self.environment.workers,
             form: self.dnode_form(),
         };
-        let edits: Vec<_> = {
-            let mut edits = set.header_edits.lock();
-            let (now, later) = edits.drain(..).partition(|(known, _)| *known <= txg);
-            *edits = later;
-            now
-        };
-        let mut edits = edits.into_iter();
+        let mut edits = set.drain_header_edits(txg).into_iter();
         let (mut logged, mut has_log) = (Ok(()), false);
         let mut edit = |header: &mut ondisk::objset::ObjsetHeader| {
             edits.by_ref().for_each(|(_, change)| change(header));
-            if let Some(log) = set.log.get() {
+            if let Some(log) = set.log() {
                 logged = log.sync_header(txg, &mut header.log);
             }
             has_log = header.log.chain != Blkptr::EMPTY;
         };
-        let mut synced = set.objset.sync(&syncing, &mut edit)?;
+        let mut synced = set.objset().sync(&syncing, &mut edit)?;
         logged?;
         for feature in set.drain_features(txg).into_iter().chain(large_dnode_feature(&synced)) {
             ledger.activate_feature(feature);
         }
-        if let Some(accounts) = self.owner_accounting.read().clone() {
-            accounts.update_usage(&set.objset, change.tx, &synced.changed)?;
-            if set.objset.is_dirty(txg) {
-                synced = set.objset.sync(&syncing, &mut |_| {})?;
+        if let Some(accounts) = self.open_datasets.accounting() {
+            accounts.update_usage(set.objset(), change.tx, &synced.changed)?;
+            if set.objset().is_dirty(txg) {
+                synced = set.objset().sync(&syncing, &mut |_| {})?;
             }
         }
         for feature in accounting_features(set) {
@@ -273,11 +261,8 @@ impl ActivePool {
         // Rule: the ledger is finished after the last sync of the set. Its sums and the root that it stores are of
         // all passes; a crash would show a record that does not fit the tree.
         ledger.finish(change, &synced.root)?;
-        assert!(!set.objset.is_dirty(txg), "a dataset is written with all its changes");
-        if let Some(hook) = set.sync_hook.get() {
-            hook(change)?;
-        }
-        Ok(())
+        assert!(!set.objset().is_dirty(txg), "a dataset is written with all its changes");
+        Ok(set.run_sync_hook(change)?)
     }
 
     fn dnode_form(&self) -> Form {
@@ -287,7 +272,7 @@ impl ActivePool {
     /// The feature that a file system uses while it has an intent log, since packed attributes may
     /// stand in it; none where they may not.
     fn saxattr_log_feature(&self, set: &OpenDataset) -> Option<&'static Feature> {
-        let is_files = set.objset.synced().header().kind == Kind::Filesystem;
+        let is_files = set.objset().synced().header().kind == Kind::Filesystem;
         (self.can_log_saxattr() && is_files).then(|| Feature::by_name("zilsaxattr")).flatten()
     }
 
@@ -354,7 +339,7 @@ impl ActivePool {
         assert_eq!(self.mos.synced().root().birth(), txg, "readers get the MOS that was committed");
         self.saved_space.store(self.block_refs.saved_bytes(), Ordering::Relaxed);
         self.space.mark_synced(txg);
-        for log in self.open_datasets.lock().values().filter_map(|set| set.log.get()) {
+        for log in self.open_datasets.all().iter().filter_map(|set| set.log()) {
             log.on_txg_synced(txg);
         }
         Ok(())
@@ -399,9 +384,7 @@ impl ActivePool {
     fn try_commit(&self, root: &Uberblock, config: Option<&PoolConfig>) -> Result<(), Error> {
         // Rule: the check for another host comes right before the uberblock. That host may have the pool since the txg
         // was begun, and two hosts that write would destroy it.
-        if let Some(trouble) = &*self.fatal_error.read() {
-            return Err(trouble.clone());
-        }
+        self.fatal_error.check()?;
         let mut faults = Vec::new();
         let result = self.committer().commit(root, config, &mut faults);
         self.faults.lock().append(&mut faults);
@@ -418,7 +401,7 @@ fn large_dnode_feature(synced: &SyncOutput) -> Option<&'static Feature> {
 
 /// The features that a set uses because of what is accounted in it.
 fn accounting_features(set: &OpenDataset) -> impl Iterator<Item = &'static Feature> {
-    let flags = set.objset.synced().header().flags;
+    let flags = set.objset().synced().header().flags;
     let objects = flags.objects_accounted().then(|| Feature::by_name("userobj_accounting"));
     let projects = flags.projects_accounted().then(|| Feature::by_name("project_quota"));
     [objects, projects].into_iter().flatten().flatten()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dsl::write::SyncTaskContext;
-use parking_lot::Mutex;
+use lock::{Mutex, rank};
 use txg::Tx;
 use units::Txg;
 
@@ -24,7 +24,7 @@ struct SyncTask {
 
 /// What is to be done, in the order in which it was asked for.
 #[derive(Default)]
-pub(crate) struct SyncTasks(Mutex<TaskQueue>);
+pub(crate) struct SyncTasks(Mutex<TaskQueue, { rank::TASKS }>);
 
 #[derive(Default)]
 struct TaskQueue {
@@ -134,7 +134,7 @@ impl ActivePool {
         if self.is_read_only {
             return Err(Error::ImportedReadOnly);
         }
-        let result = Arc::new(Mutex::new(None));
+        let result = Arc::new(parking_lot::Mutex::new(None));
         let answer = Arc::clone(&result);
         let run = Box::new(move |active: &Self, change: &SyncTaskContext<'_>| {
             *answer.lock() = Some(work(active, change));

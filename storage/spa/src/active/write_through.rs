@@ -4,17 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use dmu::{PolicyQuery, WriteThrough};
+use lock::{Mutex, rank};
 use ondisk::Blkptr;
-use parking_lot::{Mutex, RwLock};
 use units::Txg;
 use zio::{Sink, WritePolicy, Writer};
 
 use super::ActivePool;
-use super::policy::StorageSettings;
 
 /// Eagerly written blocks that no txg refers to: they are freed with a txg.
 #[derive(Default)]
-pub(crate) struct OrphanBlocks(Mutex<Vec<Blkptr>>);
+pub(crate) struct OrphanBlocks(Mutex<Vec<Blkptr>, { rank::ORPHANS }>);
 
 impl OrphanBlocks {
     fn add(&self, pointer: &Blkptr) {
@@ -35,7 +34,7 @@ impl OrphanBlocks {
 /// Where the content of one dataset goes.
 pub(super) struct DatasetWriteThrough {
     pub(super) writer: Arc<Writer>,
-    pub(super) settings: Arc<RwLock<StorageSettings>>,
+    pub(super) settings: super::open_dataset::SharedSettings,
     pub(super) orphans: Arc<OrphanBlocks>,
     /// How many write to the pool.
     pub(super) active_writers: Arc<AtomicUsize>,

@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use dmu::Objset;
 use dsl::write::{PromotedHeads, SyncTaskContext};
+use lock::{Mutex, rank};
 use ondisk::dsl::{Dataset, Dir};
 use ondisk::feature::Feature;
 use ondisk::history::{parse_error, parse_head_error};
 use ondisk::{Blkptr, ObjectType};
-use parking_lot::Mutex;
 use units::{Level, ObjectId, ObjsetId, Txg, Zbookmark};
 use zap::{NewZap, Zap, ZapValue};
 use zio::Source;
@@ -46,7 +46,7 @@ pub(crate) struct LoggedError {
 
 /// Blocks that wait for the next txg.
 #[derive(Default)]
-pub(crate) struct ErrorLog(Mutex<PendingErrors>);
+pub(crate) struct ErrorLog(Mutex<PendingErrors, { rank::ERROR_LOG }>);
 
 #[derive(Default)]
 struct PendingErrors {
@@ -341,7 +341,7 @@ impl ActivePool {
     /// When the blocks at the places of errors were born.
     fn find_births(&self, mos: &Objset, errors: Vec<LoggedError>) -> BTreeMap<Zbookmark, Txg> {
         let datasets = ScanDatasets::read(mos, &mut |_| {});
-        let source = Arc::new(self.reader.with_raw_dnodes()) as Arc<dyn Source>;
+        let source = Arc::new(self.reader().with_raw_dnodes()) as Arc<dyn Source>;
         let open = |id: ObjsetId| {
             let root = datasets.get(id)?.root();
             Objset::open(Arc::clone(&source), id, root, None).ok()
@@ -427,7 +427,7 @@ impl Families {
         let load = || {
             let datasets = ScanDatasets::read(mos, &mut |_| {});
             let ids = datasets.family(head);
-            let source = Arc::new(pool.reader.with_raw_dnodes()) as Arc<dyn Source>;
+            let source = Arc::new(pool.reader().with_raw_dnodes()) as Arc<dyn Source>;
             let open = |id: ObjsetId| {
                 let root = datasets.get(id)?.root();
                 Objset::open(Arc::clone(&source), id, root, None).ok()

@@ -41,7 +41,7 @@ impl ActivePool {
             if record.paused == 0 {
                 return Err(ScanError::ErrorScrubbing.into());
             }
-            self.scan_state.edit_error_scrub(|record| record.paused = 0);
+            self.scan_state().edit_error_scrub(|record| record.paused = 0);
             return Ok(true);
         }
         let scan = self.scan_record();
@@ -56,7 +56,7 @@ impl ActivePool {
         if blocks == 0 {
             return Ok(false);
         }
-        self.scan_state.edit_error_scrub(|record| {
+        self.scan_state().edit_error_scrub(|record| {
             *record = ErrorScrubPhys {
                 function: ScanFunction::ErrorScrub,
                 phase: ScanPhase::ErrorScrubbing,
@@ -74,7 +74,7 @@ impl ActivePool {
     /// [`ActivePool::start_error_scrub`]. To be called by one thread at a time.
     pub fn error_scrub(&self, watch: &ScanProgress) -> Result<ScanResult, Error> {
         let places = self.damaged_places()?;
-        self.error_log.begin_scan();
+        self.error_log().begin_scan();
         let scan = Scan::new(self, &Scrub, watch);
         let source = Arc::clone(&scan.reader) as Arc<dyn Source>;
         let (pin, txg, mos) = self.open_pinned_mos(&source)?;
@@ -82,7 +82,7 @@ impl ActivePool {
         let round = Round { scan: &scan, queue, mos, datasets, txg, pin };
         let verify = || round.verify_places(&places, &source);
         let is_complete = vdev::with_class(IoClass::Scan, verify);
-        self.tree.flush(&mut Vec::new())?;
+        self.tree().flush(&mut Vec::new())?;
         if is_complete {
             self.end_error_scrub(true)?;
         }
@@ -95,8 +95,8 @@ impl ActivePool {
             if !active.error_scrub_record().is_running() {
                 return;
             }
-            active.error_log.end_scan(is_complete);
-            active.scan_state.edit_error_scrub(|record| {
+            active.error_log().end_scan(is_complete);
+            active.scan_state().edit_error_scrub(|record| {
                 record.phase = if is_complete { ScanPhase::Finished } else { ScanPhase::Canceled };
                 record.paused = 0;
                 record.end_time = change.now.seconds;
@@ -113,7 +113,7 @@ impl ActivePool {
             match active.error_scrub_record() {
                 record if !record.is_running() => return Err(ScanError::NotScrubbing.into()),
                 record if record.paused != 0 => return Err(ScanError::ErrorScrubPaused.into()),
-                _ => active.scan_state.edit_error_scrub(|record| record.paused = 1),
+                _ => active.scan_state().edit_error_scrub(|record| record.paused = 1),
             }
             Ok(())
         })?
@@ -135,7 +135,7 @@ impl Round<'_> {
                 self.verify_block(&ScanBlock { zbookmark: *place, block: *block });
             }
             let errors = self.scan.progress.errors();
-            self.scan.pool.scan_state.edit_error_scrub(|record| {
+            self.scan.pool.scan_state().edit_error_scrub(|record| {
                 record.examined += 1;
                 record.errors = errors;
             });

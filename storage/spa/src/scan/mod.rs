@@ -81,13 +81,13 @@ impl std::fmt::Debug for BackgroundGate {
 #[derive(Debug, Default)]
 pub struct ScanProgress {
     /// Scanned bytes, and the wish that it should stop.
-    pub job: Arc<Job>,
+    job: Arc<Job>,
     /// Whether it is suspended.
-    pub(crate) gate: BackgroundGate,
-    pub(crate) bytes_issued: AtomicU64,
-    pub(crate) bytes_read: AtomicU64,
-    pub(crate) bytes_written: AtomicU64,
-    pub(crate) errors: AtomicU64,
+    gate: BackgroundGate,
+    bytes_issued: AtomicU64,
+    bytes_read: AtomicU64,
+    bytes_written: AtomicU64,
+    errors: AtomicU64,
 }
 
 impl ScanProgress {
@@ -99,6 +99,31 @@ impl ScanProgress {
     /// To be watched, and stopped by that job too; `gate` suspends it.
     pub fn of_job(job: &Arc<Job>, gate: BackgroundGate) -> Arc<Self> {
         Arc::new(Self { job: Arc::clone(job), gate, ..Self::default() })
+    }
+
+    /// Scanned bytes, and the wish that it should stop.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// Waits while it is suspended, until `ends` says that it ends.
+    pub(crate) fn wait_at_gate(&self, ends: &dyn Fn() -> bool) {
+        self.gate.wait(ends);
+    }
+
+    /// Counts bytes of blocks that were read to be mended or examined.
+    pub(crate) fn count_read(&self, bytes: u64) {
+        self.bytes_read.fetch_add(bytes, Relaxed);
+    }
+
+    /// Counts bytes that were written to drives that lacked them.
+    pub(crate) fn count_written(&self, bytes: u64) {
+        self.bytes_written.fetch_add(bytes, Relaxed);
+    }
+
+    /// Counts a block, or a range of a rebuild, that could not be mended.
+    pub(crate) fn count_error(&self) {
+        self.errors.fetch_add(1, Relaxed);
     }
 
     /// Bytes of the blocks that were examined, with all copies and parity.

@@ -79,7 +79,7 @@ impl ScanPolicy for Resilver {
     }
 
     fn covers(&self, pool: &ActivePool) -> bool {
-        let mut leaves = pool.tree.leaves().into_iter().chain(pool.tree.distributed_spares());
+        let mut leaves = pool.tree().leaves().into_iter().chain(pool.tree().distributed_spares());
         leaves.all(|leaf| leaf.dtl().is_empty() || self.missed.contains_key(&leaf.guid()))
     }
 }
@@ -87,9 +87,9 @@ impl ScanPolicy for Resilver {
 impl ActivePool {
     /// Whether a drive that is there lacks what it missed, or was replaced and is still there.
     pub fn needs_resilver(&self) -> bool {
-        let leaves = self.tree.leaves();
+        let leaves = self.tree().leaves();
         let lacks = |leaf: &Arc<Leaf>| leaf.is_writable() && !leaf.dtl().is_empty();
-        let spares = self.tree.distributed_spares();
+        let spares = self.tree().distributed_spares();
         !self.is_read_only()
             && (leaves.iter().any(lacks)
                 || spares.iter().any(|spare| !spare.dtl().is_empty())
@@ -98,15 +98,15 @@ impl ActivePool {
 
     /// Whether a leaf that works, or a distributed spare, lacks what it missed.
     pub fn has_outdated_leaves(&self) -> bool {
-        let leaves = self.tree.writable_leaves().into_iter().filter(|leaf| !leaf.is_failing());
-        leaves.chain(self.tree.distributed_spares()).any(|leaf| !leaf.dtl().is_empty())
+        let leaves = self.tree().writable_leaves().into_iter().filter(|leaf| !leaf.is_failing());
+        leaves.chain(self.tree().distributed_spares()).any(|leaf| !leaf.dtl().is_empty())
     }
 
     /// Writes to all present leaves what they missed, then clears their DTLs; blocks that could not be
     /// repaired stay in the DTLs and the error log. A resilver that was interrupted goes on. To be called by
     /// one thread at a time; txgs are written meanwhile.
     pub fn resilver(&self, watch: &ScanProgress) -> Result<ScanResult, Error> {
-        let aim = Resilver::from_tree(&self.tree);
+        let aim = Resilver::from_tree(self.tree());
         if aim.missed.is_empty() {
             if self.scan_record().function == ScanFunction::Resilver {
                 self.end_scan(true)?;
@@ -118,7 +118,7 @@ impl ActivePool {
             self.sync()?;
             self.set_up_scan(ScanFunction::Resilver, aim.since_txg())?;
         }
-        self.error_log.begin_scan();
+        self.error_log().begin_scan();
         let scan = Scan::new(self, &aim, watch);
         let complete = scan.run()?;
         if complete {
@@ -132,7 +132,7 @@ impl ActivePool {
     fn can_continue_resilver(&self, aim: &Resilver) -> bool {
         let record = self.scan_record();
         let is_running = record.function == ScanFunction::Resilver && record.is_running();
-        let leaves = self.tree.leaves().into_iter().chain(self.tree.distributed_spares());
+        let leaves = self.tree().leaves().into_iter().chain(self.tree().distributed_spares());
         let lacking = leaves.filter(|leaf| !leaf.dtl().is_empty()).count();
         let is_within = aim.since_txg() >= record.min_txg
             && aim.all_txgs.last().is_some_and(|last| last <= record.max_txg);
@@ -145,7 +145,7 @@ impl ActivePool {
             // the columns of a distributed spare are on other drives: what one of those loses is in its own DTL
             let is_flushed = match leaf.device() {
                 Some(_) => leaf.flush().is_ok(),
-                None => self.tree.flush(&mut Vec::new()).is_ok(),
+                None => self.tree().flush(&mut Vec::new()).is_ok(),
             };
             if is_flushed {
                 leaf.shrink_dtl(txgs, &txgs.intersection(lost), *lapses);

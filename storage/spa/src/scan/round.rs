@@ -135,22 +135,22 @@ impl<'a> Scan<'a> {
             pool,
             policy,
             progress,
-            reader: Arc::new(pool.reader.with_raw_dnodes()),
+            reader: Arc::new(pool.reader().with_raw_dnodes()),
             errors: Mutex::default(),
             min_txg: record.min_txg,
             max_txg: record.max_txg,
             rounds: AtomicU64::new(0),
             short_rounds: AtomicU64::new(0),
             counted: Mutex::default(),
-            synced: AtomicU64::new((pool.environment.now)().seconds),
+            synced: AtomicU64::new((pool.environment().now)().seconds),
         }
     }
 
     /// Scans the rest, in as many rounds as it takes. Returns whether it reached the end.
     pub(super) fn run(&self) -> Result<bool, Error> {
         let record = self.pool.scan_record();
-        self.progress.job.progress.add(record.examined, 0);
-        self.progress.job.progress.set_bytes_total(record.to_examine);
+        self.progress.job().progress.add(record.examined, 0);
+        self.progress.job().progress.set_bytes_total(record.to_examine);
         loop {
             self.rounds.fetch_add(1, Relaxed);
             let end = self.run_round()?;
@@ -166,11 +166,10 @@ impl<'a> Scan<'a> {
 
     fn run_round(&self) -> Result<RoundEnd, Error> {
         let source = Arc::clone(&self.reader) as Arc<dyn Source>;
-        let (pin, txg, mos, position) = {
-            let _no_txg_is_written = self.pool.sync_lock.lock();
-            let (pin, txg, mos) = self.pool.open_pinned_mos(&source)?;
-            (pin, txg, mos, self.pool.scan_state.begin_round())
-        };
+        let ((pin, txg, mos), position) = self.pool.between_txgs(|| {
+            let pinned = self.pool.open_pinned_mos(&source)?;
+            Ok::<_, Error>((pinned, self.pool.scan_state().begin_round()))
+        })?;
         let queue = Queue::new(MAX_QUEUED_BATCHES);
         let mut lose = |error: Error| {
             let place = Zbookmark::root(ObjsetId::MOS);
@@ -184,7 +183,7 @@ impl<'a> Scan<'a> {
         }
         let round = Round { scan: self, queue, mos, datasets, txg, pin };
         round.run_workers();
-        if self.pool.scan_state.durable_position() == position {
+        if self.pool.scan_state().durable_position() == position {
             self.short_rounds.fetch_add(1, Relaxed);
         } else {
             self.short_rounds.store(0, Relaxed);
@@ -202,21 +201,21 @@ impl<'a> Scan<'a> {
     /// end of their blocks.
     pub(super) fn sort_limit(&self) -> usize {
         let shift = self.short_rounds.load(Relaxed).min(MAX_SORT_SHIFT);
-        (self.pool.scan_memory.blocks() >> shift).max(MIN_SORTED_BLOCKS)
+        (self.pool.scan_memory().blocks() >> shift).max(MIN_SORTED_BLOCKS)
     }
 
     pub(super) fn is_stopped(&self) -> bool {
         let is_ended = || {
-            let is_cancelled = self.progress.job.cancel.is_cancelled();
-            is_cancelled || self.pool.txgs.is_stopped() || self.policy.is_hopeless()
+            let is_cancelled = self.progress.job().cancel.is_cancelled();
+            is_cancelled || self.pool.txgs().is_stopped() || self.policy.is_hopeless()
         };
-        self.progress.gate.wait(&is_ended);
+        self.progress.wait_at_gate(&is_ended);
         is_ended()
     }
 
     /// Writes the position to the pool, if that is due: an idle pool writes no txg by itself.
     pub(super) fn sync_if_due(&self) {
-        let now = (self.pool.environment.now)().seconds;
+        let now = (self.pool.environment().now)().seconds;
         if now.abs_diff(self.synced.load(Relaxed)) < POSITION_INTERVAL || self.is_stopped() {
             return;
         }
@@ -230,7 +229,7 @@ impl<'a> Scan<'a> {
     fn update_counts(&self) {
         let now = (self.progress.bytes_written(), self.progress.errors());
         let mut counted = self.counted.lock();
-        self.pool.scan_state.count(now.0 - counted.0, now.1 - counted.1);
+        self.pool.scan_state().count(now.0 - counted.0, now.1 - counted.1);
         *counted = now;
     }
 
@@ -243,7 +242,7 @@ impl<'a> Scan<'a> {
         birth: Txg,
         births: (Txg, Txg),
     ) {
-        self.pool.error_log.record(zbookmark, birth);
+        self.pool.error_log().record(zbookmark, birth);
         self.errors.lock().add(zbookmark, why.to_string(), births);
         self.progress.errors.fetch_add(1, Relaxed);
     }
@@ -260,7 +259,7 @@ impl<'a> Scan<'a> {
         ScanResult {
             is_complete: complete,
             rounds: self.rounds.load(Relaxed),
-            blocks: self.progress.job.progress.items_done(),
+            blocks: self.progress.job().progress.items_done(),
             bytes_read: self.progress.bytes_read(),
             bytes_written: self.progress.bytes_written(),
             errors: losses.count,
@@ -277,7 +276,7 @@ impl Round<'_> {
 
     fn run_workers(&self) {
         std::thread::scope(|scope| {
-            for _ in 1..self.scan.pool.environment.workers {
+            for _ in 1..self.scan.pool.environment().workers {
                 // where the system has no more threads to give, there are fewer
                 let _ = Builder::new().spawn_scoped(scope, || self.run_worker());
             }
@@ -311,9 +310,9 @@ impl Round<'_> {
         self.scan.progress.bytes_issued.fetch_add(bytes, Relaxed);
         if let Some(ticket) = batch.group.finish_batch(is_complete) {
             if self.scan.policy.covers(self.scan.pool) {
-                self.scan.pool.scan_state.complete(ticket);
+                self.scan.pool.scan_state().complete(ticket);
             } else {
-                self.scan.pool.scan_state.restart();
+                self.scan.pool.scan_state().restart();
             }
         }
     }
@@ -341,7 +340,7 @@ impl Round<'_> {
             read += self.read_block(&mut mending, item);
             if read >= MAX_PENDING_BYTES || index + 1 == blocks.len() {
                 self.write_repairs(&mut mending, blocks);
-                self.scan.progress.bytes_read.fetch_add(std::mem::take(&mut read), Relaxed);
+                self.scan.progress.count_read(std::mem::take(&mut read));
             }
         }
         true
@@ -357,7 +356,7 @@ impl Round<'_> {
     pub(super) fn write_repairs(&self, mending: &mut BlockRepair<'_>, blocks: &[ScanBlock]) {
         // a leaf that fails notes what it misses, so the scan does not clear that from its DTL
         match mending.write_repairs(&mut Vec::new()) {
-            Ok(written) => drop(self.scan.progress.bytes_written.fetch_add(written, Relaxed)),
+            Ok(written) => self.scan.progress.count_written(written),
             Err(error) => {
                 for item in blocks {
                     self.scan.record_block_error(item, &error);

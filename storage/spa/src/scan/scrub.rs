@@ -1,7 +1,6 @@
 //! Scrubs: everything is read and verified, and repaired where other copies are right.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering::Relaxed;
 
 use ondisk::blkptr::Regular;
 use ondisk::scan::ScanFunction;
@@ -51,11 +50,11 @@ impl ActivePool {
         if record.function != ScanFunction::Scrub || !record.is_running() {
             self.start_scrub_after(Txg::ZERO)?;
         }
-        self.error_log.begin_scan();
+        self.error_log().begin_scan();
         let scan = Scan::new(self, &Scrub, watch);
         let complete = scan.run()?;
         // repaired sectors must survive a power cut as the blocks of a txg do
-        self.tree.flush(&mut Vec::new())?;
+        self.tree().flush(&mut Vec::new())?;
         if complete {
             self.end_scan(true)?;
         }
@@ -76,7 +75,7 @@ impl Round<'_> {
             Ok(examined) => examined,
             Err(error) => return self.scan.record_block_error(item, &error),
         };
-        self.scan.progress.bytes_read.fetch_add(u64::from(block.psize), Relaxed);
+        self.scan.progress.count_read(u64::from(block.psize));
         let faults = examined.faults().filter(|fault| fault.error.is_repairable());
         let (mut guilty, mut differs) = (BTreeSet::new(), false);
         for fault in faults {

@@ -41,7 +41,7 @@ impl SortMemory {
 impl ActivePool {
     /// Sets how much memory (bytes) the blocks take that a scan sorts: the more, the fewer seeks.
     pub fn set_scan_memory(&self, bytes: u64) {
-        self.scan_memory.0.store(bytes, Ordering::Relaxed);
+        self.scan_memory().0.store(bytes, Ordering::Relaxed);
     }
 }
 

@@ -15,13 +15,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use dsl::write::{DatasetEvent, SyncTaskContext};
+use lock::{Mutex, rank};
 use ondisk::ObjectType;
 use ondisk::history::Entry;
 use ondisk::scan::{
     ERROR_SCRUB_ENTRY, ErrorScrubPhys, LAST_SCRUBBED_TXG_ENTRY, SCAN_ENTRY, ScanFunction,
     ScanPhase, ScanPhys,
 };
-use parking_lot::Mutex;
 use units::{ObjsetId, Txg};
 use zap::{NewZap, Zap, ZapValue};
 
@@ -63,7 +63,7 @@ pub enum ScanError {
 
 /// The scan of a pool.
 #[derive(Default)]
-pub(crate) struct ScanState(Mutex<State>);
+pub(crate) struct ScanState(Mutex<State, { rank::SCAN_STATE }>);
 
 #[derive(Default)]
 struct State {
@@ -296,25 +296,25 @@ fn write_queue(
 impl ActivePool {
     /// The record of the last scrub or resilver.
     pub fn scan_record(&self) -> ScanPhys {
-        self.scan_state.record()
+        self.scan_state().record()
     }
 
     /// The record of the last error scrub.
     pub fn error_scrub_record(&self) -> ErrorScrubPhys {
-        self.scan_state.error_scrub()
+        self.scan_state().error_scrub()
     }
 
     /// Begins a scan of blocks born after a txg. A scan that goes on ends.
     pub(super) fn set_up_scan(&self, function: ScanFunction, min_txg: Txg) -> Result<(), Error> {
         self.run_sync_task(move |active, change| {
-            active.error_log.begin_scan();
+            active.error_log().begin_scan();
             active.set_up_scan_sync(change, function, min_txg)
         })?
     }
 
     /// Begins a scrub of all blocks. No scan goes on.
     pub(crate) fn start_scrub_sync(&self, change: &SyncTaskContext<'_>) -> Result<(), Error> {
-        self.error_log.begin_scan();
+        self.error_log().begin_scan();
         self.set_up_scan_sync(change, ScanFunction::Scrub, Txg::ZERO)
     }
 
@@ -324,7 +324,7 @@ impl ActivePool {
         function: ScanFunction,
         min_txg: Txg,
     ) -> Result<(), Error> {
-        let old = self.scan_state.record();
+        let old = self.scan_state().record();
         if old.queue.exists() {
             change.mos.free(change.tx, old.queue)?;
         }
@@ -349,7 +349,7 @@ impl ActivePool {
         let number = if function == ScanFunction::Resilver { 2 } else { 1 };
         let detail = format!("func={number} mintxg={min_txg} maxtxg={}", phys.max_txg);
         self.log_scan_event(change, "scan setup", &detail);
-        let mut state = self.scan_state.0.lock();
+        let mut state = self.scan_state().0.lock();
         // a scrub or resilver erases the record of the error scrub
         let synced_error_scrub = std::mem::take(&mut state.synced_error_scrub);
         *state = State { phys, synced_error_scrub, is_dirty: true, ..State::default() };
@@ -362,7 +362,7 @@ impl ActivePool {
     }
 
     fn end_scan_sync(&self, change: &SyncTaskContext<'_>, is_complete: bool) -> Result<(), Error> {
-        let record = self.scan_state.record();
+        let record = self.scan_state().record();
         if !record.is_running() {
             return Ok(());
         }
@@ -376,8 +376,8 @@ impl ActivePool {
         let detail = format!("errors={}", record.errors);
         self.log_scan_event(change, name, &detail);
         let is_scrub = record.function == ScanFunction::Scrub;
-        self.error_log.end_scan(is_complete && is_scrub && record.min_txg.is_zero());
-        let mut state = self.scan_state.0.lock();
+        self.error_log().end_scan(is_complete && is_scrub && record.min_txg.is_zero());
+        let mut state = self.scan_state().0.lock();
         let State { phys, durable, .. } = &mut *state;
         phys.phase = if is_complete { ScanPhase::Finished } else { ScanPhase::Canceled };
         phys.queue = units::ObjectId::META;
@@ -399,7 +399,7 @@ impl ActivePool {
     /// import.
     pub fn set_scan_paused(&self, is_paused: bool) -> Result<(), Error> {
         self.run_sync_task(move |active, _| {
-            let mut state = active.scan_state.0.lock();
+            let mut state = active.scan_state().0.lock();
             match (state.phys.function, state.phys.is_running(), state.phys.is_paused()) {
                 (ScanFunction::Scrub, true, was_paused) if was_paused != is_paused => {}
                 (ScanFunction::Scrub, true, true) => return Err(ScanError::Paused.into()),

@@ -218,7 +218,7 @@ impl Round<'_> {
         if !gathered.coverage.includes(&item.block) {
             return;
         }
-        self.scan.progress.job.progress.add(item.allocated_bytes(), 1);
+        self.scan.progress.job().progress.add(item.allocated_bytes(), 1);
         if !self.scan.policy.includes(&item.block) {
             return;
         }
@@ -236,8 +236,8 @@ impl Round<'_> {
         let blocks = std::mem::take(&mut gathered.blocks);
         gathered.bytes = 0;
         let ticket = gathered.position.as_mut().map(|position| {
-            position.examined = self.scan.progress.job.progress.bytes_done();
-            self.scan.pool.scan_state.publish(position)
+            position.examined = self.scan.progress.job().progress.bytes_done();
+            self.scan.pool.scan_state().publish(position)
         });
         let (group, ranges) = SortedBlocks::new(blocks, ticket);
         let group = Arc::new(group);

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use lock::{Mutex, rank};
 use metaslab::{MetaslabChange, RangeSet};
-use parking_lot::Mutex;
 use units::VdevId;
 
 /// Shorter ranges wait until their neighbours are free, too.
@@ -20,7 +20,7 @@ const MAX_RANGES: usize = 1 << 17;
 #[derive(Default)]
 pub(crate) struct FreedSpace {
     is_tracked: AtomicBool,
-    ranges: Mutex<BTreeMap<VdevId, RangeSet>>,
+    ranges: Mutex<BTreeMap<VdevId, RangeSet>, { rank::FREED_SPACE }>,
 }
 
 impl FreedSpace {

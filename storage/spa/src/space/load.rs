@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dmu::{NewObject, Objset};
+use lock::{Mutex, rank};
 use metaslab::{Allocator, AsizeFn, Class, MapReader, MetaslabGroupSpec, RangeSet};
 use ondisk::ObjectType;
 use ondisk::label::{Bias, VdevConfig, VdevKind};
 use ondisk::spacemap::{Action, Entry};
-use parking_lot::Mutex;
 use txg::Tx;
 use units::{Ashift, MetaslabId, MinusOrZero, ObjectId, Txg, VdevId};
 use vdev::{VdevNode, VdevTree};
@@ -26,24 +26,25 @@ const EAGER_LOAD_LIMIT: u64 = 16 << 20;
 
 /// The space of an open pool: its allocator, and the state of its space maps.
 pub struct PoolSpace {
-    pub(crate) allocator: Arc<Allocator>,
-    pub(crate) maps: Arc<SpaceMaps>,
+    pub(super) allocator: Arc<Allocator>,
+    pub(super) maps: Arc<SpaceMaps>,
     /// The tables of removed vdevs, where it is kept what of them is obsolete.
-    pub(crate) obsolete_zaps: Mutex<BTreeMap<VdevId, ObjectId>>,
+    pub(super) obsolete_zaps: Mutex<BTreeMap<VdevId, ObjectId>, { rank::OBSOLETE_TABLES }>,
     /// The mapping of the vdev that is being removed.
-    pub(crate) removal: Mutex<Option<removed::RemovalMapping>>,
+    pub(super) removal: Mutex<Option<removed::RemovalMapping>, { rank::REMOVAL_MAPPING }>,
     /// Whether entries may have two words (spacemap_v2).
-    pub(crate) has_spacemap_v2: bool,
+    pub(super) has_spacemap_v2: bool,
     /// Whether maps have histograms (spacemap_histogram).
-    pub(crate) has_histograms: bool,
+    pub(super) has_histograms: bool,
     /// Whether changes are logged (log_spacemap).
-    pub(crate) is_logging: AtomicBool,
+    pub(super) is_logging: AtomicBool,
     /// Whether a checkpoint was discarded, and space that only it used is still to be freed.
     pub(super) is_discarding: AtomicBool,
     /// Space freed by recent txgs, for autotrim.
-    pub(crate) freed: super::freed::FreedSpace,
+    pub(super) freed: super::freed::FreedSpace,
     /// Which maps were written in which txg.
-    pub(crate) written_maps: Mutex<(Txg, std::collections::BTreeSet<(VdevId, MetaslabId)>)>,
+    pub(super) written_maps:
+        Mutex<(Txg, std::collections::BTreeSet<(VdevId, MetaslabId)>), { rank::WRITTEN_MAPS }>,
 }
 
 impl std::fmt::Debug for PoolSpace {
@@ -55,8 +56,8 @@ impl std::fmt::Debug for PoolSpace {
 /// Where the maps are.
 pub(crate) struct SpaceMaps {
     mos: Objset,
-    pub(crate) vdevs: Mutex<BTreeMap<VdevId, VdevSpaceMaps>>,
-    pub(crate) log: Mutex<SpaceLog>,
+    pub(super) vdevs: Mutex<BTreeMap<VdevId, VdevSpaceMaps>, { rank::SPACE_MAPS }>,
+    pub(super) log: Mutex<SpaceLog, { rank::SPACE_LOG }>,
     /// The last txg that is on disk.
     synced_txg: AtomicU64,
 }
@@ -128,8 +129,12 @@ impl PoolSpace {
             let spec = vdev_spec(pool.tree(), (config, bias), shape)?;
             let top = add_vdev_maps(&allocator, spec, config, &space)?;
             let unflushed = log::read_unflushed_txgs(mos, config.top_zap)?;
-            let metaslab_shift = space.metaslab_shift;
-            logged.insert(space.vdev, LoggedVdev { metaslab_shift, unflushed_txgs: unflushed });
+            let known = LoggedVdev {
+                metaslab_shift: space.metaslab_shift,
+                metaslab_count: top.metaslabs.len(),
+                unflushed_txgs: unflushed,
+            };
+            logged.insert(space.vdev, known);
             tops.insert(space.vdev, top);
             if pool.tree().top(space.vdev).is_none_or(|top| is_closed_to_allocation(config, &top)) {
                 closed.push(space.vdev);
@@ -277,6 +282,21 @@ impl PoolSpace {
     /// txg then: so it is before an export.
     pub fn set_logging(&self, logging: bool) {
         self.is_logging.fetch_and(logging, Ordering::Relaxed);
+    }
+
+    /// Space that recent txgs freed.
+    pub(crate) fn freed_space(&self) -> &super::freed::FreedSpace {
+        &self.freed
+    }
+
+    /// The mapping of the vdev that is being removed.
+    pub(crate) fn removal_mapping(&self) -> Option<removed::RemovalMapping> {
+        self.removal.lock().clone()
+    }
+
+    /// A removal begins, with its mapping, or ends.
+    pub(crate) fn set_removal_mapping(&self, mapping: Option<removed::RemovalMapping>) {
+        *self.removal.lock() = mapping;
     }
 
     /// The allocator.
@@ -460,7 +480,7 @@ impl SpaceMaps {
             // the state on disk includes this txg, if not later ones
             let as_of = self.synced_txg();
             let own = self.own_map_free_ranges(vdev, metaslab);
-            match own.map(|free| self.apply_log(free, (vdev, metaslab), as_of)) {
+            match own.and_then(|free| self.apply_log(free, (vdev, metaslab), as_of)) {
                 Ok(Some(free)) => return Ok((free, as_of)),
                 // later txgs may have freed the blocks that were being read
                 Err(error) if self.synced_txg() == as_of => return Err(error),
@@ -494,26 +514,35 @@ impl SpaceMaps {
     /// The same with the log, of a map that was read when `as_of` was on disk. None if another txg
     /// is by now: changes that were flushed with it are no longer in the log, and may not have been
     /// in the map that was read. Allocated blocks would then count as free space.
+    ///
+    /// # Errors
+    /// If the log frees what is free, or allocates what is allocated.
     fn apply_log(
         &self,
         mut free: RangeSet,
         at: (VdevId, MetaslabId),
         as_of: Txg,
-    ) -> Option<RangeSet> {
+    ) -> Result<Option<RangeSet>, Error> {
         let log = self.log.lock();
         if self.synced_txg() != as_of {
-            return None;
+            return Ok(None);
         }
         // changes being flushed may be in the map already: then this changes nothing
-        for logged in [&log.flushing, &log.changes].iter().filter_map(|changes| changes.get(&at)) {
-            for range in logged.allocated.iter() {
-                free.remove(&range);
-            }
-            for range in logged.freed.iter() {
-                free.insert(range);
+        if let Some(logged) = log.flushing.get(&at) {
+            logged.allocated.iter().for_each(|range| free.remove(&range));
+            logged.freed.iter().for_each(|range| free.insert(range));
+        }
+        let Some(logged) = log.changes.get(&at) else { return Ok(Some(free)) };
+        let mut is_sound = true;
+        for (action, ranges) in
+            [(Action::Allocated, &logged.allocated), (Action::Freed, &logged.freed)]
+        {
+            for range in ranges.iter() {
+                is_sound &= apply_entry(&mut free, action, range);
             }
         }
-        Some(free)
+        let (vdev, metaslab) = at;
+        if is_sound { Ok(Some(free)) } else { Err(Error::SpaceLogContradiction { vdev, metaslab }) }
     }
 
     /// A map as it was last on disk; none if it is being made just now.
@@ -549,38 +578,4 @@ impl MapReader for SpaceMaps {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use dmu::Objset;
-    use metaslab::RangeSet;
-    use ondisk::objset::Kind;
-    use units::{MetaslabId, ObjsetId, Txg, VdevId};
-    use vdev::VdevTree;
-    use zio::{Reader, Source};
-
-    use super::PoolSpace;
-    use crate::space::log::LoggedChanges;
-
-    #[test]
-    fn flush_during_a_map_read_frees_nothing() {
-        let nothing = Arc::new(Reader::new(Arc::new(VdevTree::new(Vec::new()))));
-        let source = nothing as Arc<dyn Source>;
-        let space =
-            PoolSpace::empty(&Objset::new_empty(source, ObjsetId::MOS, Kind::Meta, None), &[]);
-        let at = (VdevId::new(0), MetaslabId::new(0));
-        let read = || (RangeSet::from_range(0..100), space.maps.synced_txg());
-        let logged =
-            LoggedChanges { allocated: RangeSet::from_range(10..20), freed: RangeSet::new() };
-        space.maps.log.lock().flushing.insert(at, logged);
-
-        let (free, as_of) = read();
-        let free = space.maps.apply_log(free, at, as_of).unwrap();
-        assert_eq!(free.iter().collect::<Vec<_>>(), [0..10, 20..100]);
-
-        // the map is of before the group with which the change moved there, the log of after it
-        let (free, as_of) = read();
-        space.mark_synced(Txg::new(1));
-        assert_eq!(space.maps.apply_log(free, at, as_of), None, "it must be read again");
-    }
-}
+mod tests;

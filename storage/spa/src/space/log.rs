@@ -1,7 +1,11 @@
 //! The log of changes (log space maps): changes that are in no metaslab's own map yet.
 //!
 //! One space map a txg, listed in a table by txg (in hexadecimal). A metaslab's changes count from
-//! its unflushed txg on; older ones are in its own map. 0 means that it has none in the log.
+//! its unflushed txg on; older ones are in its own map. 0 means that it has none in the log: entries there are of
+//! an earlier vdev with the same number.
+//!
+//! A range that is allocated twice, or freed twice, makes the log useless: an import is refused, as blocks would be
+//! overwritten otherwise. OpenZFS panics there.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -33,7 +37,8 @@ pub(crate) struct LoggedChanges {
 }
 
 impl LoggedChanges {
-    pub(crate) fn apply(&mut self, action: Action, range: Range<u64>) {
+    /// Applies a change. Returns whether it fits those before: nothing is allocated twice, or freed twice.
+    pub(crate) fn apply(&mut self, action: Action, range: Range<u64>) -> bool {
         // what undoes an earlier change takes it out again, and only the rest is news
         let (undone, done) = match action {
             Action::Allocated => (&mut self.freed, &mut self.allocated),
@@ -45,8 +50,21 @@ impl LoggedChanges {
         for part in &known {
             news.remove(part);
         }
+        let mut is_sound = true;
         for part in news.iter() {
+            is_sound &= !done.overlaps(&part);
             done.insert(part);
+        }
+        is_sound
+    }
+
+    /// Applies the changes that followed these.
+    pub(crate) fn apply_all(&mut self, later: &Self) {
+        for range in later.allocated.iter() {
+            self.apply(Action::Allocated, range);
+        }
+        for range in later.freed.iter() {
+            self.apply(Action::Freed, range);
         }
     }
 
@@ -76,6 +94,7 @@ pub(crate) struct SpaceLog {
 /// A vdev as its entries in the log have to be understood.
 pub(crate) struct LoggedVdev {
     pub(crate) metaslab_shift: u32,
+    pub(crate) metaslab_count: usize,
     /// Since when each metaslab has changes in the log.
     pub(crate) unflushed_txgs: Vec<Txg>,
 }
@@ -122,19 +141,36 @@ impl SpaceLog {
         txg: Txg,
         tops: &BTreeMap<VdevId, LoggedVdev>,
     ) -> Result<(), Error> {
+        let mut contradiction = None;
         space_map_entries(map, &mut |entry| {
             let Entry::Range { action, vdev: Some(vdev), .. } = entry else { return };
-            let Some((start, length)) = entry.bytes(LOG_SHIFT, 0) else { return };
-            let range = start..start + length;
             let Some(top) = tops.get(&vdev) else { return };
-            let index = start.checked_shr(top.metaslab_shift).unwrap_or(0);
-            let Ok(metaslab) = u32::try_from(index).map(MetaslabId::new) else { return };
-            let since = usize::try_from(index).ok().and_then(|at| top.unflushed_txgs.get(at));
-            if since.is_none_or(|since| txg >= *since) {
-                self.changes.entry((vdev, metaslab)).or_default().apply(action, range);
+            let Some((metaslab, range)) = top.locate(&entry) else {
+                contradiction.get_or_insert(Error::SpaceLogRange { txg, vdev });
+                return;
+            };
+            let since = top.unflushed_txgs.get(units::to_usize(metaslab.get()));
+            if since.is_none_or(|since| since.is_zero() || txg < *since) {
+                return;
+            }
+            if !self.changes.entry((vdev, metaslab)).or_default().apply(action, range) {
+                contradiction.get_or_insert(Error::SpaceLogContradiction { vdev, metaslab });
             }
         })?;
-        Ok(())
+        contradiction.map_or(Ok(()), Err)
+    }
+}
+
+impl LoggedVdev {
+    /// The metaslab of an entry, and its bytes; none if it is not within one metaslab.
+    fn locate(&self, entry: &Entry) -> Option<(MetaslabId, Range<u64>)> {
+        let (start, length) = entry.bytes(LOG_SHIFT, 0)?;
+        let end = start.checked_add(length)?;
+        let index = start.checked_shr(self.metaslab_shift)?;
+        let is_within = end.checked_sub(1)?.checked_shr(self.metaslab_shift)? == index;
+        let metaslab = u32::try_from(index).ok().map(MetaslabId::new)?;
+        let exists = units::to_usize(metaslab.get()) < self.metaslab_count;
+        (is_within && exists).then_some((metaslab, start..end))
     }
 }
 
@@ -168,8 +204,10 @@ pub(crate) fn read_unflushed_txgs(
 
 #[cfg(test)]
 mod tests {
-    use super::LoggedChanges;
-    use ondisk::spacemap::Action;
+    use ondisk::spacemap::{Action, Entry};
+    use units::{MetaslabId, VdevId};
+
+    use super::{LoggedChanges, LoggedVdev};
 
     #[test]
     fn allocation_and_free_cancel_out() {
@@ -180,5 +218,29 @@ mod tests {
         assert_eq!(logged.freed.iter().collect::<Vec<_>>(), vec![100..150]);
         logged.apply(Action::Allocated, 100..150);
         assert_eq!((logged.net_allocated(), logged.freed.len()), (50, 0));
+    }
+
+    #[test]
+    fn range_changes_hands_once() {
+        let mut logged = LoggedChanges::default();
+        assert!(logged.apply(Action::Allocated, 0..100));
+        assert!(logged.apply(Action::Freed, 50..150), "100..150 was allocated in the map");
+        assert!(!logged.apply(Action::Freed, 140..160), "freed twice");
+        assert!(!logged.apply(Action::Allocated, 0..60), "allocated twice");
+        assert!(logged.apply(Action::Allocated, 200..300));
+    }
+
+    #[test]
+    fn entry_lies_within_one_metaslab() {
+        let top = LoggedVdev { metaslab_shift: 20, metaslab_count: 4, unflushed_txgs: Vec::new() };
+        let at = |offset: u64, length: u64| {
+            let vdev = Some(VdevId::new(0));
+            top.locate(&Entry::Range { action: Action::Freed, vdev, offset, length })
+        };
+        let second = (MetaslabId::new(1), 1 << 20..(1 << 20) + 512);
+        assert_eq!(at(2048, 1), Some(second));
+        assert_eq!(at(2047, 2), None, "over the end of a metaslab");
+        assert_eq!(at(4 * 2048, 1), None, "behind the last metaslab");
+        assert_eq!(at(u64::MAX / 512, 1), None, "behind the end of all numbers");
     }
 }

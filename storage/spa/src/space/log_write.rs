@@ -154,7 +154,8 @@ impl PoolSpace {
             self.write_metaslab(writing, &to_change(key, &logged))?;
             let mut log = self.maps.log.lock();
             log.changes.remove(&key);
-            log.flushing.insert(key, logged);
+            let earlier = log.flushing.insert(key, logged);
+            assert!(earlier.is_none(), "the changes of {key:?} are flushed once in a txg");
         }
         self.set_unflushed_txg(writing, key)
     }

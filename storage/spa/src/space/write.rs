@@ -152,6 +152,12 @@ impl PoolSpace {
         for (action, ranges) in
             [(Action::Allocated, &change.allocated), (Action::Freed, &change.freed)]
         {
+            assert!(
+                ranges.iter().all(|range| start <= range.start && range.end <= slab.extent.end),
+                "changes of metaslab {} of vdev {} lie within it",
+                change.metaslab,
+                change.vdev
+            );
             let units = ranges.iter().map(|range| to_units(range, start, slab.ashift));
             appendix.push_ranges((action, txg, pass), None, units)?;
         }
@@ -221,7 +227,12 @@ impl PoolSpace {
         Zap::open(mos.object(POOL_DIRECTORY)?)?.remove(tx, log::LOG_ZAP_ENTRY.as_bytes())?;
         features::update_refcount(mos, tx, LOG_FEATURE, RefcountChange::Exact(0))?;
         let mut left = self.maps.log.lock();
-        *left = SpaceLog { flushing: std::mem::take(&mut left.changes), ..SpaceLog::default() };
+        let SpaceLog { changes, mut flushing, .. } = std::mem::take(&mut *left);
+        // logging may have been switched off after this txg flushed some metaslabs: their maps are not on the drives yet
+        for (key, logged) in changes {
+            flushing.entry(key).or_default().apply_all(&logged);
+        }
+        left.flushing = flushing;
         Ok(true)
     }
 }

@@ -115,7 +115,7 @@ pub(crate) fn create_test_pool(
     let new = new_pool((shape, ashift), &drives, open_devices(&drives));
     let mut fill = |_: &ActivePool, set: &spa::OpenDataset, tx: &txg::Tx| {
         let file = dmu::NewObject::new(ObjectType::PLAIN_OTHER, 128 << 10);
-        let file = set.objset.create(tx, &file)?;
+        let file = set.objset().create(tx, &file)?;
         file.write(tx, 0, &vec![5; 1 << 20])?;
         Ok(())
     };
@@ -146,7 +146,7 @@ fn pools_are_made_and_found_again() {
         for round in 0..5_u64 {
             let tx = made.pool.begin_tx().unwrap();
             let new = dmu::NewObject::new(ObjectType::PLAIN_OTHER, 128 << 10);
-            let file = set.objset.create(&tx, &new).unwrap();
+            let file = set.objset().create(&tx, &new).unwrap();
             file.write(&tx, 0, &round.to_le_bytes().repeat(30_000)).unwrap();
             drop(tx);
             made.pool.sync().unwrap();

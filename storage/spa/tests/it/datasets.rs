@@ -63,14 +63,14 @@ impl RandomRun {
     fn write_dataset(&mut self, id: ObjsetId) {
         let Some(set) = self.pool.dataset(id) else { return };
         let tx = self.pool.begin_tx().unwrap();
-        let files: Vec<_> = set.objset.objects().filter_map(|it| Some(it.ok()?.0)).collect();
+        let files: Vec<_> = set.objset().objects().filter_map(|it| Some(it.ok()?.0)).collect();
         for _ in 0..=self.random.below(4) {
             let at = self.random.below(200) as u64 * 16384;
             let file = files.get(self.random.below(files.len().max(1)));
-            let object = set.objset.object(*file.unwrap_or(&ObjectId::new(1)));
+            let object = set.objset().object(*file.unwrap_or(&ObjectId::new(1)));
             match (self.random.below(6), object) {
-                (0, _) | (_, Err(_)) => drop(set.objset.create(&tx, &new_file()).unwrap()),
-                (1, Ok(object)) if files.len() > 3 => set.objset.free(&tx, object.id()).unwrap(),
+                (0, _) | (_, Err(_)) => drop(set.objset().create(&tx, &new_file()).unwrap()),
+                (1, Ok(object)) if files.len() > 3 => set.objset().free(&tx, object.id()).unwrap(),
                 (2, Ok(object)) => object.free_range(&tx, at..u64::MAX).unwrap(),
                 (_, Ok(object)) => {
                     let bytes: Vec<u8> =
@@ -182,7 +182,7 @@ fn create_run(folder: &TestDir, shape: VdevLayout, count: usize) -> RandomRun {
     let drives = folder.create_devices(count, 256 << 20);
     let new = new_pool((shape, 12), &drives, open_devices(&drives));
     let mut fill = |_: &ActivePool, set: &spa::OpenDataset, tx: &txg::Tx| {
-        set.objset.create(tx, &new_file())?;
+        set.objset().create(tx, &new_file())?;
         Ok(())
     };
     let made = create_pool(new, environment(), &mut fill).unwrap();

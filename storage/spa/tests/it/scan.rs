@@ -45,7 +45,7 @@ fn scan_that_must_release_pins_still_finishes() {
     let done = AtomicBool::new(false);
     let mended = std::thread::scope(|scope| {
         scope.spawn(|| {
-            let watched = &watch.job.progress;
+            let watched = &watch.job().progress;
             while watched.items_done() == 0 && !done.load(Ordering::Acquire) {
                 std::thread::yield_now();
             }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use dmu::{BlockVisit, WalkControl, WalkOptions};
+use dmu::{BlockVisit, Objset, WalkControl, WalkOptions};
 use metaslab::{AllocRequest, Class};
+use ondisk::spacemap::{Entry, SpaceMapAppender};
 use ondisk::{Blkptr, Dva, ObjectType};
+use txg::Tx;
 use units::{BlockId, ObjectId};
 
 use crate::test_pool::{TestPool, check_pool, open_pool};
@@ -273,6 +275,56 @@ fn overlong_map_is_rewritten() {
     assert!(report.is_clean(), "{report:#?}");
 }
 
+/// Adds ranges, in units of 512 bytes, to the newest log of a pool as if its txg had changed them.
+fn append_to_newest_log(pool: &spa::Pool, mos: &Objset, edit: &dyn Fn(Entry) -> Vec<Entry>) {
+    let table = pool.directory().object("com.delphix:log_spacemap_zap").unwrap().unwrap();
+    let logs = zap::Zap::open(table).unwrap();
+    let log = |entry: zap::ZapEntry| {
+        let txg = u64::from_str_radix(str::from_utf8(&entry.name).unwrap(), 16).unwrap();
+        (txg, entry.value.u64().unwrap())
+    };
+    let (_, newest) = logs.entries().map(|entry| log(entry.unwrap())).max().unwrap();
+    let map = mos.object(ObjectId::new(newest)).unwrap();
+    let mut last = Entry::Padding;
+    let is_range = |entry: &Entry| matches!(entry, Entry::Range { .. });
+    let mut header = spa::space_map_entries(&map, &mut |entry| {
+        last = if is_range(&entry) { entry } else { last };
+    })
+    .unwrap();
+    assert!(is_range(&last), "the log has changes");
+    let tx = Tx::syncing(pool.txg().next());
+    let mut appendix = SpaceMapAppender::new(&header, map.block_size(), true);
+    for entry in edit(last) {
+        let Entry::Range { action, vdev, offset, length } = entry else { continue };
+        let range = std::iter::once(offset..offset + length);
+        appendix.push_ranges((action, tx.txg(), 1), vdev, range).unwrap();
+    }
+    map.write(&tx, header.length, appendix.bytes()).unwrap();
+    header.length = appendix.end();
+    map.set_bonus(&tx, ObjectType::SPACE_MAP_HEADER, &header.encode()).unwrap();
+}
+
+#[test]
+fn import_refuses_a_log_that_contradicts_itself() {
+    let mut written = TestPool::from_fixture("mirror-2", "contradiction");
+    dirty_mos(&written);
+    written.sync();
+    let pool = open_pool(&written.close());
+    let load = |edit: &dyn Fn(Entry) -> Vec<Entry>| {
+        let mos = pool.mos().to_writable();
+        append_to_newest_log(&pool, &mos, edit);
+        spa::PoolSpace::load(&pool, &mos).err()
+    };
+    assert_eq!(load(&|_| Vec::new()), None, "as it was written");
+    let found = load(&|last| vec![last]);
+    assert!(matches!(found, Some(spa::Error::SpaceLogContradiction { .. })), "{found:?}");
+    let found = load(&|last| {
+        let Entry::Range { action, vdev, length, .. } = last else { panic!("{last:?}") };
+        vec![Entry::Range { action, vdev, offset: 1 << 40, length }]
+    });
+    assert!(matches!(found, Some(spa::Error::SpaceLogRange { .. })), "{found:?}");
+}
+
 /// Bytes of each space map.
 fn map_lengths(written: &TestPool) -> BTreeMap<ObjectId, u64> {
     let objects = written.mos.synced().objects().map(Result::unwrap);
@@ -294,7 +346,7 @@ fn deflated_size(tree: &vdev::VdevTree, pointer: &Blkptr) -> u64 {
 }
 
 /// The blocks of an object, as its dnode is to count them.
-fn deflated_object_size(pool: &spa::Pool, objset: &dmu::Objset, id: ObjectId) -> u64 {
+fn deflated_object_size(pool: &spa::Pool, objset: &Objset, id: ObjectId) -> u64 {
     let mut sum = 0;
     objset.object(id).unwrap().walk(&WalkOptions::default(), &mut |zbookmark, found| {
         match found {

@@ -178,7 +178,11 @@ impl Parts {
     }
 
     fn gather(&self, block: &[u8]) -> Vec<u8> {
-        self.encrypted.iter().flat_map(|part| &block[part.clone()]).copied().collect()
+        let length: usize = self.encrypted.iter().map(Range::len).sum();
+        let gathered: Vec<u8> =
+            self.encrypted.iter().flat_map(|part| &block[part.clone()]).copied().collect();
+        assert_eq!(gathered.len(), length, "each encrypted byte is gathered once");
+        gathered
     }
 
     /// `dst` becomes `src` with its private parts replaced.

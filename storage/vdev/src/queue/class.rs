@@ -16,7 +16,7 @@ pub enum IoClass {
     Async,
     /// Of scrubs and resilvers.
     Scan,
-    /// Of sequential rebuilds.
+    /// Of sequential rebuilds, which awaited their turn at the leaf before they locked the range.
     Rebuild,
     /// Of the removal of a vdev.
     Removal,
@@ -24,6 +24,13 @@ pub enum IoClass {
     Expansion,
     /// Of writing free space.
     Initialize,
+}
+
+impl IoClass {
+    /// Whether its I/O awaits its turn before a lock that users wait for, and not when it is issued.
+    pub(super) const fn awaits_turn_first(self) -> bool {
+        matches!(self, Self::Rebuild | Self::Expansion)
+    }
 }
 
 /// The class of one I/O at a leaf.

@@ -134,7 +134,7 @@ impl LeafQueue {
     pub(crate) fn run<R>(&self, io: QueuedIo<'_>, work: impl FnOnce() -> R) -> R {
         let class = QueueClass::new(thread_class(), io.kind);
         let arrived = io.device.now();
-        let has_turn = thread_class() == IoClass::Expansion && class != QueueClass::Trim;
+        let has_turn = thread_class().awaits_turn_first() && class != QueueClass::Trim;
         let turn = (!has_turn).then(|| self.enter(class, io.cost()));
         let has_waited = turn.as_ref().is_some_and(|turn| turn.has_waited);
         let waited = has_waited.then(|| time_since(io.device, arrived));
@@ -152,11 +152,13 @@ impl LeafQueue {
         result
     }
 
-    /// Waits for the turn of an expansion's I/O of so many bytes. The I/O is then issued in any case, and others
-    /// do not wait for its end: it may wait for a lock that they have.
-    pub(crate) fn await_turn(&self, device: &dyn Device, bytes: u64) {
+    /// Waits for the turn of an I/O of so many bytes, of a class that awaits its turn first. The I/O is then issued
+    /// in any case, and others do not wait for its end: it may wait for a lock that they have.
+    pub(crate) fn await_turn(&self, device: &dyn Device, class: IoClass, bytes: u64) {
+        assert!(class.awaits_turn_first(), "I/O of {class:?} awaits its turn when it is issued");
         let arrived = device.now();
-        let turn = self.enter(QueueClass::Removal, bytes.div_ceil(COST_BYTES));
+        let class = QueueClass::new(class, IoKind::Read);
+        let turn = self.enter(class, bytes.div_ceil(COST_BYTES));
         if turn.has_waited {
             self.classes[turn.class as usize].count_wait(time_since(device, arrived));
         }

@@ -45,8 +45,8 @@ impl SimulatedDrive {
                 self.is_stopped.store(true, Relaxed);
             }
         };
-        if class == IoClass::Expansion {
-            self.queue.await_turn(&self.device, bytes);
+        if class.awaits_turn_first() {
+            self.queue.await_turn(&self.device, class, bytes);
             serve();
             return;
         }

@@ -1,65 +1,23 @@
 //! The expansion of a raidz as its drives see it.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use device::{Device, Error as IoError, MemoryDevice};
+use device::Device;
 use geometry::{Block, Expandable, Raidz};
-use parking_lot::Mutex;
 use units::{Ashift, Guid, Txg, VdevId};
 use vdev::{Leaf, NodeKind, QueueClass, ReflowChunk, VdevNode, VdevTree, overwrite_limit};
 
 use crate::array::read_block;
+use crate::stuck_drive::StuckDrive;
 
 const DRIVE_SIZE: usize = 32 << 20;
 const VDEV: VdevId = VdevId::new(0);
 
-/// A drive with a clock, of which the next read ends when the test says so.
-#[derive(Debug)]
-struct StuckDrive {
-    inner: MemoryDevice,
-    opened: Instant,
-    release: Mutex<Option<Receiver<()>>>,
-}
-
-impl Device for StuckDrive {
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn is_writable(&self) -> bool {
-        true
-    }
-
-    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
-        let release = self.release.lock().take();
-        if let Some(release) = release {
-            release.recv().unwrap();
-        }
-        self.inner.read_at(offset, into)
-    }
-
-    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), IoError> {
-        self.inner.write_at(offset, from)
-    }
-
-    fn now(&self) -> Duration {
-        self.opened.elapsed()
-    }
-}
-
 #[test]
 fn expansion_waits_at_drives_that_users_use() {
-    let drive = |index: u64| {
-        let inner = MemoryDevice::new(format!("d{index}"), &vec![0; DRIVE_SIZE]);
-        Arc::new(StuckDrive { inner, opened: Instant::now(), release: Mutex::default() })
-    };
-    let drives: Vec<Arc<StuckDrive>> = (0..4).map(drive).collect();
+    let drives: Vec<Arc<StuckDrive>> =
+        (0..4).map(|index| StuckDrive::blank(&format!("d{index}"), DRIVE_SIZE)).collect();
     let leaf = |(drive, index): (&Arc<StuckDrive>, u64)| {
         let device = Some(Arc::clone(drive) as Arc<dyn Device>);
         Arc::new(Leaf::new(Guid::new(index), "d".to_owned(), device, Txg::new(u64::MAX)))
@@ -79,8 +37,7 @@ fn expansion_waits_at_drives_that_users_use() {
         stats.classes[QueueClass::Removal as usize].wait_nanoseconds
     };
     let before = waited(&leaves[1]);
-    let (release, stuck) = channel();
-    *drives[1].release.lock() = Some(stuck);
+    let release = drives[1].hold_next_read();
     let chunk = ReflowChunk {
         end: overwrite_limit(&wider, position.synced),
         max_bytes: 4 << 20,
@@ -90,7 +47,7 @@ fn expansion_waits_at_drives_that_users_use() {
     let block = Block { offset: 0, size: 512 };
     std::thread::scope(|scope| {
         let user = scope.spawn(|| read_block(&tree, 0, block, &[0; 512], &mut Vec::new()));
-        while drives[1].release.lock().is_some() {
+        while !drives[1].are_reads_held() {
             std::thread::sleep(Duration::from_millis(1));
         }
         // a user's read is under way at the second drive until the copy is done

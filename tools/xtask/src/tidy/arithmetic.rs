@@ -17,7 +17,7 @@ use crate::Violation;
 /// Clamps that all crates may have together.
 const MAX_CLAMPS: usize = 100;
 /// Assertions for each ten thousand lines of the storage engine, at least. The aim is 40: raise this with them.
-const MIN_ASSERTIONS_PER_TEN_THOUSAND_LINES: usize = 38;
+const MIN_ASSERTIONS_PER_TEN_THOUSAND_LINES: usize = 39;
 
 /// Paths whose clamps are not counted, and why.
 const EXEMPT: [(&str, &str); 20] = [

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::Violation;
+use crate::workspace::{self, Crate};
+use crate::{Violation, relative_path};
 
 const DOCUMENT: &str = "docs/tour-of-the-code.md";
 
@@ -27,7 +28,61 @@ pub(crate) fn check(root: &Path) -> Vec<Violation> {
             }
         }
     }
+    let crates = workspace::load_crates(root).unwrap_or_default();
+    let floor = |path: &str| floor_of(root, &crates, path);
+    violations.extend(check_write_path(&text, &floor));
     violations
+}
+
+/// The section with the files of a write: a row of its table for each.
+const WRITE_PATH: &str = "### The files of a write";
+/// Files that a write passes through, at most.
+const MAX_WRITE_FILES: usize = 25;
+
+/// A write passes through few files, each on a floor at or below that of the one before. Only a hook climbs: a trait of
+/// the lower floor that the upper one provides.
+fn check_write_path(text: &str, floor: &dyn Fn(&str) -> Option<i64>) -> Vec<Violation> {
+    let section = text.split_once(WRITE_PATH).map_or("", |(_, rest)| rest);
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let mut violations = Vec::new();
+    let (mut files, mut hooks, mut last) = (Vec::new(), 0, i64::MAX);
+    for line in section.lines().filter(|line| line.starts_with("| [`")) {
+        let Some((_, path)) = links(line).next() else { continue };
+        files.push(path);
+        let Some(this) = floor(path) else {
+            violations.push(Violation::new(DOCUMENT, format!("`{path}` is in no crate")));
+            continue;
+        };
+        // the transport calls the mount that is registered with it
+        if line.trim_end().ends_with("| transport |") {
+            continue;
+        }
+        let is_hook = line.trim_end().ends_with("| hook |");
+        hooks += usize::from(is_hook);
+        if this > last && !is_hook {
+            let what = format!("a write climbs from floor {last} to {this} at `{path}`");
+            violations.push(Violation::new(DOCUMENT, what));
+        }
+        last = this;
+    }
+    files.sort_unstable();
+    files.dedup();
+    if files.is_empty() || files.len() > MAX_WRITE_FILES || hooks > 1 {
+        let what = format!(
+            "a write passes through {} files and {hooks} hooks: {MAX_WRITE_FILES} files and one hook are allowed",
+            files.len()
+        );
+        violations.push(Violation::new(DOCUMENT, what));
+    }
+    violations
+}
+
+/// The floor of the crate in which a linked file is.
+fn floor_of(root: &Path, crates: &[Crate], path: &str) -> Option<i64> {
+    let path = path.strip_prefix("../").unwrap_or(path);
+    let is_inside =
+        |each: &&Crate| path.starts_with(&format!("{}/", relative_path(root, &each.dir)));
+    crates.iter().find(is_inside)?.floor
 }
 
 /// The links of a line: names and paths.
@@ -54,6 +109,21 @@ fn has_name(code: &str, path: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn write_climbs_by_a_hook_only() {
+        let floor = |path: &str| path.strip_suffix(".rs")?.parse().ok();
+        let row = |path: &str, mark: &str| format!("| [`write`]({path}) | does it | {mark} |\n");
+        let page =
+            |rows: String| format!("{WRITE_PATH}\n\n{rows}\n## A read\n{}", row("99.rs", ""));
+        let path = |last: &str| page(row("9.rs", "") + &row("4.rs", "") + last + &row("3.rs", ""));
+        assert_eq!(check_write_path(&path(&row("7.rs", "hook")), &floor), []);
+        assert_eq!(check_write_path(&path(&row("7.rs", "")), &floor).len(), 1);
+        let many: String =
+            (0..=MAX_WRITE_FILES).rev().map(|at| row(&format!("{at}.rs"), "")).collect();
+        assert_eq!(check_write_path(&page(many), &floor).len(), 1);
+        assert_eq!(check_write_path("", &floor).len(), 1, "the section is there");
+    }
 
     #[test]
     fn links_name_functions_or_files() {

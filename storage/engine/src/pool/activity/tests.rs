@@ -33,6 +33,10 @@ impl Activity for TestActivity<'_> {
     fn step(&self, _: &Pool, job: &Arc<Job>) -> Result<Step> {
         (self.run)(job)
     }
+
+    fn describe(&self, _: &Pool) -> Vec<ActivityStatus> {
+        Vec::new()
+    }
 }
 
 fn wait_for(is_so: impl Fn() -> bool) {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use dmu::memory;
+use lock::Mutex;
 use ondisk::blkptr::{Protection, Regular};
 use ondisk::objset::Kind;
 use ondisk::{Checksum, Compression, Dva, ObjectType, Order};
-use parking_lot::Mutex;
 use txg::{Tx, TxgLimits};
 use units::{Level, Txg, VdevId};
 use vdev::VdevTree;

@@ -19,11 +19,11 @@ use std::sync::Arc;
 use dmu::Object;
 use dsl::write::SyncTaskContext;
 use job::Job;
+use lock::{Mutex, rank};
 use ondisk::Reader;
 use ondisk::indirect::{Condensing, MappingHeader};
 use ondisk::label::{VdevConfig, VdevKind};
 use ondisk::spacemap::{Action, Entry, SpaceMapHeader};
-use parking_lot::Mutex;
 use units::{BlockId, ObjectId, VdevId};
 use vdev::{IndirectMapping, MappingSegment, NodeKind};
 use zap::{Zap, ZapValue};
@@ -76,7 +76,7 @@ impl CondenseLimits {
 
 /// The mapping that is being condensed.
 #[derive(Default)]
-pub(super) struct CondensingState(Mutex<Option<Condensing>>);
+pub(super) struct CondensingState(Mutex<Option<Condensing>, { rank::CONDENSING }>);
 
 impl CondensingState {
     pub(super) fn load(directory: &PoolDirectory) -> Result<Self, Error> {

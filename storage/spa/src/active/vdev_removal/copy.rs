@@ -106,6 +106,11 @@ impl ActivePool {
                 break;
             }
         }
+        assert!(bytes <= most, "a batch of a removal has {bytes} bytes, and at most {most}");
+        assert!(
+            plan.is_sorted_by(|range: &Range<u64>, next| range.end <= next.start),
+            "a batch of a removal has each byte of vdev {vdev} once"
+        );
         Ok(plan)
     }
 

@@ -29,11 +29,11 @@ mod copy;
 use dmu::NewObject;
 use dsl::write::SyncTaskContext;
 use job::Job;
+use lock::{Mutex, rank};
 use ondisk::history::Entry;
 use ondisk::indirect::{MappingHeader, Removing};
 use ondisk::label::{Indirect, VdevConfig, VdevKind};
 use ondisk::{Dva, ObjectType};
-use parking_lot::Mutex;
 use units::{Ashift, BlockId, ObjectId, VdevId};
 use vdev::{EvacuationPause, NodeKind, VdevNode};
 use zap::{Zap, ZapValue};
@@ -70,11 +70,11 @@ const ENTRY_BYTES: u64 = 24;
 #[derive(Default)]
 pub(crate) struct RemovalState {
     /// The entry of the pool directory.
-    entry: Mutex<Option<Removing>>,
+    entry: Mutex<Option<Removing>, { rank::REMOVAL_ENTRY }>,
     /// Why copying does not go on for now.
-    pause: Mutex<Option<EvacuationPause>>,
+    pause: Mutex<Option<EvacuationPause>, { rank::PAUSE }>,
     /// Held by the thread that copies, and by a cancel.
-    work: Mutex<()>,
+    work: Mutex<(), { rank::REMOVAL_WORK }>,
     /// The mapping of a removed vdev that is being condensed.
     condensing: CondensingState,
 }
@@ -164,7 +164,7 @@ impl ActivePool {
         let mapping = RemovalMapping::default();
         let allocator = self.space.allocator();
         allocator.begin_removal(vdev, 0, mapping.remap_fn())?;
-        *self.space.removal.lock() = Some(mapping);
+        self.space.set_removal_mapping(Some(mapping));
         let previous = self.removal.entry.lock().and_then(|last| last.previous);
         let entry = Removing {
             state: Removing::COPYING,
@@ -271,7 +271,7 @@ impl ActivePool {
             .set_top(vdev, VdevNode { guid, kind: NodeKind::Indirect(vdev::Indirect::default()) });
         self.tree.set_mapping(vdev, mapping.to_indirect());
         self.space.remove_vdev(change.tx, vdev)?;
-        *self.space.removal.lock() = None;
+        self.space.set_removal_mapping(None);
         let mut dtls = self.synced_dtls.lock();
         for leaf in removed.leaves() {
             dtls.remove(&leaf.guid);
@@ -313,7 +313,7 @@ impl ActivePool {
             allocator.free(&Dva { vdev, offset, asize, gang: false }, change.tx.txg())?;
         }
         allocator.end_removal();
-        *self.space.removal.lock() = None;
+        self.space.set_removal_mapping(None);
         self.free_mapping(change, top)?;
         let mut entry = self.removal.entry.lock().ok_or(RemovalError::NotRemoving)?;
         (entry.state, entry.end) = (Removing::CANCELED, change.now.seconds);
@@ -371,7 +371,7 @@ impl ActivePool {
     }
 
     fn removal_mapping(&self) -> Result<RemovalMapping, RemovalError> {
-        self.space.removal.lock().clone().ok_or(RemovalError::NotRemoving)
+        self.space.removal_mapping().ok_or(RemovalError::NotRemoving)
     }
 
     /// How the removal goes on; without one, how the last went.
