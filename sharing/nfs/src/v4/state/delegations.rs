@@ -137,6 +137,7 @@ impl StateTable {
         {
             delegation.lease = Some(lease);
             if delegation.phase == Phase::Held {
+                tables.note_reclaim(client);
                 return Some(self.state_id(number, SEQID));
             }
         }
