@@ -103,15 +103,26 @@ for share in folder mount; do
   echo "$share: $(awk '{ print $2 }' "$work/$share.results" | sort | uniq -c | xargs)"
 done
 failed=0
-sort -o "$work/folder.results" "$work/folder.results"
-sort -o "$work/mount.results" "$work/mount.results"
-others=$(comm -3 "$work/folder.results" "$work/mount.results" | awk '{ print $1 }' | sort -u | xargs)
+# Tests with two results. Of a suite that ran out of time only the tests that came to their end both times count.
+others=$(awk '
+  { split($1, part, "."); if (part[2] == "unfinished") is_cut[part[1]] = 1 }
+  FNR == NR { folder[$1] = $2; next }
+  { mount[$1] = $2 }
+  function compare(test) {
+    split(test, part, ".")
+    if (part[1] in is_cut && !(test in folder && test in mount)) return
+    if (folder[test] != mount[test]) print test, folder[test] "", mount[test] ""
+  }
+  END {
+    for (test in folder) compare(test)
+    for (test in mount) if (!(test in folder)) compare(test)
+  }' "$work/folder.results" "$work/mount.results" | sort)
+echo "$others"
+others=$(awk '{ print $1 }' <<<"$others" | xargs)
 if [[ $others != "$expected" && $# == 0 ]]; then
   echo "not ok: other results for '$others', expected '$expected'"
   failed=1
 fi
-# the results over the mount are indented
-comm -3 "$work/folder.results" "$work/mount.results"
 
 # Previous Versions: a snapshot of a file with a stream, and of a directory, which are changed afterwards
 if [[ $# == 0 || " $* " == *" twrp "* ]]; then
