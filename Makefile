@@ -72,11 +72,12 @@ deb: build
 	tools/check-deb.sh
 
 # The kernel's clients of NBD, SMB and other protocols, in the virtual machine of POOLHOUSE_CLIENT_VM; as root. The suites
-# of pynfs and libiscsi.
+# of pynfs, libiscsi and Samba.
 test-clients: setup
 	tools/clients.sh
 	tools/pynfs.sh
 	tools/iscsi-suite.sh
+	tools/smbtorture.sh
 
 # The builds of examples/builds, whole, against their chapters in docs/manual/builds; BUILDS names some of them. With
 # POOLHOUSE_CLIENT_VM, which takes root, the kernel's iSCSI initiator uses a volume as well.

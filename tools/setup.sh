@@ -49,6 +49,8 @@ compgen -G "/usr/lib/*/qemu/block-iscsi.so" >/dev/null || wanted+=(qemu-block-ex
 command -v smbclient >/dev/null 2>&1 || wanted+=(smbclient)
 # where systemd runs, the package would start a server on every network
 [[ -d /run/systemd/system || -x /usr/sbin/smbd ]] || wanted+=(samba samba-vfs-modules)
+command -v smbtorture >/dev/null 2>&1 || wanted+=(samba-testsuite)
+command -v setfattr >/dev/null 2>&1 || wanted+=(attr)
 as_root=(env)
 [[ $(id -u) -eq 0 ]] || as_root=(sudo -n)
 if [[ ${#wanted[@]} -gt 0 ]] && command -v apt-get >/dev/null && "${as_root[@]}" true 2>/dev/null; then

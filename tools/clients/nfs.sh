@@ -16,6 +16,8 @@ nfs_serve() { # PORT
   forwards+=(--forward "111:$portmapper" --forward "$1:$1")
   # the server calls the portmapper, the status monitor and the lock manager of clients of 3
   forwards+=(--publish 111:111 --publish 32765:32765 --publish 32768:32768)
+  # and a program of clients of 4.0, to recall delegations
+  forwards+=(--publish 32769:32769)
   uname -n >"$nfs_dir/server-name"
   poolhouse config set nfs.listen "$1"
   # clients of 4.0 do not say that they have reclaimed all: a restart takes the time of a lease
@@ -40,8 +42,10 @@ nfs_beside() {
   done
 }
 
-# Whether bytes 0 to 9 can be locked here goes to a file; then this holds bytes 100 to 109 for 15 s.
+# Whether bytes 0 to 9 can be locked here goes to a file; this holds bytes 100 to 109 until the client says that it has
+# looked. The caches of a client may show it the file a minute late.
 nfs_lock_here() {
+  rm -f "$nfs_dir/looked"
   python3 - "$nfs_dir" <<'EOF'
 import fcntl, os, sys, time
 os.chdir(sys.argv[1])
@@ -55,7 +59,11 @@ except OSError:
 with open("locked-here.new", "w") as out:
     out.write(result)
 os.rename("locked-here.new", "locked-here")
-time.sleep(15)
+end = time.time() + 180
+while not os.path.exists("looked") and time.time() < end:
+    time.sleep(0.2)
+# meanwhile the client begins to wait for the lock
+time.sleep(3)
 EOF
 }
 
@@ -63,6 +71,8 @@ nfs_mount() { # VERSION DIRECTORY
   mkdir -p "$2"
   local options=vers=$1,hard,port=2049
   [[ $1 != 3 ]] || options+=,proto=tcp,mountproto=tcp,mountport=2049
+  # the server sees the clients at this address
+  [[ $1 != 4.0 ]] || options+=,clientaddr=127.0.0.1
   mount -t nfs -o "$options" 10.0.2.100:/nfs "$2"
 }
 
@@ -159,7 +169,8 @@ assert os.wait()[1] == 0
 '
 }
 
-nfs_start_monitor() { # what clients of 3 need for locks
+nfs_start_monitor() { # what clients of 3 need for locks, and those of 4.0 for delegations
+  echo 32769 >/sys/module/nfs/parameters/callback_tcpport 2>/dev/null || modprobe nfs callback_tcpport=32769
   mkdir -p /run/rpcbind /run/sendsigs.omit.d /var/lib/nfs/sm /var/lib/nfs/sm.bak
   echo 32768 >/proc/sys/fs/nfs/nlm_tcpport 2>/dev/null || modprobe lockd nlm_tcpport=32768
   pidof rpcbind >/dev/null || rpcbind -w
@@ -167,7 +178,7 @@ nfs_start_monitor() { # what clients of 3 need for locks
 }
 
 nfs_check_locks_with_server() { # a lock of this client against one of the server's own mount, and the other way round
-  rm -f /mnt/nfs/locked-here
+  rm -f /mnt/nfs/locked-here /mnt/nfs/looked
   python3 -c '
 import errno, fcntl, os, time
 lock = open("lock", "w+")
@@ -183,9 +194,10 @@ try:
     raise SystemExit("the lock of the server was not seen")
 except OSError as why:
     assert why.errno in (errno.EAGAIN, errno.EACCES), why
+os.unlink("/mnt/nfs/locked-here")
+open("/mnt/nfs/looked", "w").close()
 fcntl.lockf(lock, fcntl.LOCK_EX, 10, 100)
 '
-  rm /mnt/nfs/locked-here
 }
 
 nfs_check_restart() { # lines that were acknowledged are there, and locks are held, when the server has restarted
@@ -216,6 +228,7 @@ while True:
         time.sleep(0.5)
     result = open("/mnt/nfs/locked-here").read()
     os.unlink("/mnt/nfs/locked-here")
+    open("/mnt/nfs/looked", "w").close()
     if result == "refused":
         break
     assert time.time() < end, "the lock was not reclaimed"
@@ -234,7 +247,12 @@ nfs_check_delegations() { # another client changes a file that this one has a de
   exec 9<delegated
   read -r line <&9
   [[ $line == before ]]
+  # a write delegation: the client says how long the file is without writing it back
+  exec 8>>delegated
+  echo more >&8
+  exec 8>&-
   nfs_mount 3 /mnt/other
+  [[ $(stat -c %s /mnt/other/work/delegated) == 12 ]]
   echo after >/mnt/other/work/delegated
   exec 9<&-
   [[ $(cat delegated) == after ]]
@@ -261,7 +279,7 @@ nfs_check() {
     cd /mnt/nfs/work
     nfs_check_locks
     [[ $version != 3 && $version != 4.0 ]] || nfs_check_locks_with_server
-    [[ $version != 4.[12] ]] || nfs_check_delegations
+    [[ $version == 3 ]] || nfs_check_delegations
     [[ $version == 4.1 ]] || nfs_check_restart
     cd /
     rm -r /mnt/nfs/work

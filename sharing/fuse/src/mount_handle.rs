@@ -3,6 +3,9 @@
 //! Only root may unmount; for others fusermount3 does it. A mount in use stays, or is unmounted by
 //! force: it is detached, so that no path leads there any more, and its connection is aborted, so
 //! that programs in it get errors.
+//!
+//! A mount may be shown at other folders as well (`mount --bind`), or in other mount namespaces, such as those of
+//! containers. The kernel does not end it when it is unmounted at its own folder: its connection is aborted then.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fusedev::without_descriptors;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
@@ -34,6 +37,10 @@ const SESSION_END_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long running requests may take once a tree is unmounted.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// When an unmounted mount that has not ended is looked for elsewhere, and when again.
+const FIRST_LOOK: Duration = Duration::from_millis(100);
+const NEXT_LOOK: Duration = Duration::from_secs(1);
+
 /// How often unmounting a busy mount is retried. A program that this process has just started has
 /// all our files open until its exec.
 const UNMOUNT_RETRIES: u32 = 5;
@@ -45,10 +52,15 @@ pub struct MountTable(Option<HashSet<String>>);
 impl MountTable {
     /// Now.
     pub fn current() -> Self {
+        Self::of(Path::new(MOUNTINFO_PATH)).unwrap_or(Self(None))
+    }
+
+    /// The list of a process; none: it cannot be read.
+    fn of(mountinfo: &Path) -> Option<Self> {
         let device = |line: &str| line.split(' ').nth(2).map(str::to_owned);
-        let all =
-            |lines: Vec<u8>| String::from_utf8_lossy(&lines).lines().filter_map(device).collect();
-        Self(fs::read(MOUNTINFO_PATH).ok().map(all))
+        let lines = fs::read(mountinfo).ok()?;
+        let all = String::from_utf8_lossy(&lines).lines().filter_map(device).collect();
+        Some(Self(Some(all)))
     }
 
     fn contains(&self, device: &str) -> bool {
@@ -144,7 +156,7 @@ impl MountHandle {
             unmount_dir(&self.dir, UnmountFlags::empty())
         });
         if is_done {
-            let _ = self.wait_for_unmount(DRAIN_TIMEOUT);
+            self.finish();
         }
         is_done
     }
@@ -153,9 +165,25 @@ impl MountHandle {
     pub(crate) fn unmount_now(&mut self) -> bool {
         let is_done = self.is_on_top() && unmount_dir(&self.dir, UnmountFlags::empty());
         if is_done {
-            let _ = self.wait_for_unmount(DRAIN_TIMEOUT);
+            self.finish();
         }
         is_done
+    }
+
+    /// Waits until the requests of a mount that was unmounted are finished. A mount that other places show does not end by
+    /// itself, and would hold up its pool.
+    fn finish(&mut self) {
+        let last = Instant::now() + DRAIN_TIMEOUT;
+        let mut pause = FIRST_LOOK;
+        while self.wait_for_unmount(pause).is_none() && Instant::now() < last {
+            if self.device_id.as_deref().is_some_and(is_mounted_anywhere) {
+                if self.abort_connection() {
+                    let _ = self.wait_for_unmount(DRAIN_TIMEOUT);
+                }
+                return;
+            }
+            pause = NEXT_LOOK;
+        }
     }
 
     /// Unmounts it, even while a program uses it, which then gets errors. Gives whether it was free.
@@ -183,6 +211,17 @@ impl MountHandle {
         let Some(abort) = &self.abort_path else { return false };
         fs::write(abort, "1").is_ok() || (mount_fusectl() && fs::write(abort, "1").is_ok())
     }
+}
+
+/// Whether any mount namespace shows a device. Only root sees the namespaces of other users.
+fn is_mounted_anywhere(device: &str) -> bool {
+    let mut seen = HashSet::new();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.map(|process| process.path()).any(|process| {
+        let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else { return false };
+        let table = process.join("mountinfo");
+        seen.insert(namespace) && MountTable::of(&table).is_some_and(|it| it.contains(device))
+    })
 }
 
 /// The number by which the kernel shows the connection of a mount: its device's, with 20 bits of minor number.

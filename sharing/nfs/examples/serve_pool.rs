@@ -9,6 +9,8 @@
 //!
 //! It obeys lines of standard input: `restart` stops the server, imports the pool again and starts a new server;
 //! `status` prints the state; `quit`, or the end of the input, ends it. `ready` is printed when it serves.
+//! `unlink FILE`, `rename FROM TO`, `link FILE NEW` and `chmod MODE FILE` do that in /tank as a program on this machine
+//! would, and print `done`.
 
 use std::io::{BufRead, Write};
 use std::net::SocketAddr;
@@ -20,8 +22,8 @@ use engine::pool::{
     Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole,
 };
 use nfs::{ClientRule, Export, Secret, Server, ServerOptions, Squash};
-use posix::Time;
-use vfs::{DoorId, DynFileSystem, PoolFileSystem};
+use posix::{Credentials, Ino, RenameMode, RenameRequest, SetAttributes, Time};
+use vfs::{Context, DoorId, DynFileSystem, PoolFileSystem};
 
 const DRIVE_BYTES: u64 = 1 << 30;
 const DATASETS: [&str; 2] = ["tank", "tank/child"];
@@ -62,7 +64,12 @@ fn create_pool(drive: &Arc<dyn device::Device>) -> Pool {
     pool
 }
 
-fn serve(pool: &Pool, (listen, lease): (SocketAddr, Duration), clients: &Path) -> Server {
+/// Serves the pool. Returns its topmost file system as well.
+fn serve(
+    pool: &Pool,
+    (listen, lease): (SocketAddr, Duration),
+    clients: &Path,
+) -> (Server, Arc<DynFileSystem>) {
     let secret = Secret::new([7; 32]);
     let client_list = Some(clients.to_owned());
     let options =
@@ -75,7 +82,49 @@ fn serve(pool: &Pool, (listen, lease): (SocketAddr, Duration), clients: &Path) -
         let (path, door) = (format!("/{dataset}"), DoorId::new_unique());
         Export { path, filesystem, door, rules: vec![rule] }
     });
-    Server::start(&options, exports.to_vec()).expect("a server")
+    let top = Arc::clone(&exports[0].filesystem);
+    (Server::start(&options, exports.to_vec()).expect("a server"), top)
+}
+
+/// The directory of a path in /tank, and the name in it.
+fn find<'a>(fs: &DynFileSystem, context: &Context<'_>, path: &'a str) -> Option<(Ino, &'a [u8])> {
+    let (dirs, name) = path.strip_prefix("/tank/")?.rsplit_once('/')?;
+    let mut dir = fs.root().ok()?;
+    for part in dirs.split('/') {
+        dir = fs.lookup(context, dir, part.as_bytes()).ok()?.ino;
+    }
+    Some((dir, name.as_bytes()))
+}
+
+/// Changes a file as a local program.
+fn change_file(fs: &DynFileSystem, words: &[&str]) -> Option<vfs::Result<()>> {
+    let context = Context::new(&Credentials::ROOT, DoorId::new_unique());
+    let place = |path| find(fs, &context, path);
+    let file = |path| {
+        let (dir, name) = place(path)?;
+        Some(fs.lookup(&context, dir, name).ok()?.ino)
+    };
+    Some(match words {
+        ["unlink", path] => {
+            let (dir, name) = place(path)?;
+            fs.unlink(&context, dir, name)
+        }
+        ["rename", from, to] => {
+            let ((from_dir, from_name), (to_dir, to_name)) = (place(from)?, place(to)?);
+            let mode = RenameMode::Replace;
+            fs.rename(&context, &RenameRequest { from_dir, from_name, to_dir, to_name, mode })
+        }
+        ["link", path, new] => {
+            let (dir, name) = place(new)?;
+            fs.link(&context, file(path)?, dir, name).map(drop)
+        }
+        ["chmod", mode, path] => {
+            let mode = Some(u32::from_str_radix(mode, 8).ok()?);
+            let set = SetAttributes { mode, ..SetAttributes::default() };
+            fs.set_attributes(&context, file(path)?, &set).map(drop)
+        }
+        _ => return None,
+    })
 }
 
 fn say(text: &str) {
@@ -92,26 +141,36 @@ fn main() {
     let drive: Arc<dyn device::Device> =
         Arc::new(device::MemoryDevice::zeroed("drive", DRIVE_BYTES));
     let mut pool = create_pool(&drive);
-    let mut server = Some(serve(&pool, listen, &clients));
+    let (served, mut top) = serve(&pool, listen, &clients);
+    let mut server = Some(served);
     say("ready");
     for line in std::io::stdin().lock().lines() {
         match line.expect("standard input").trim() {
             "restart" => {
                 let left = server.take().map_or(0, |server| server.stop());
+                drop(top);
                 assert_eq!(left, 0, "connections are left");
                 pool.export().expect("an export");
                 let drives = [Arc::clone(&drive)];
                 let found = engine::pool::import_devices(&drives, "tank", &environment());
                 pool = found.expect("the pool again");
-                server = Some(serve(&pool, listen, &clients));
+                let served = serve(&pool, listen, &clients);
+                (server, top) = (Some(served.0), served.1);
                 say("ready");
             }
             "status" => say(&format!("{:#?}", server.as_ref().map(Server::status))),
             "quit" => break,
-            _ => say("restart, status or quit"),
+            line => {
+                let words: Vec<&str> = line.split(' ').collect();
+                match change_file(&*top, &words) {
+                    Some(Ok(())) => say("done"),
+                    Some(Err(why)) => say(&format!("failed: {why}")),
+                    None => say("restart, status, quit, or a change of a file that exists"),
+                }
+            }
         }
     }
-    drop(server);
+    drop((server, top));
     pool.export().expect("an export");
     let _ = std::fs::remove_file(clients);
 }

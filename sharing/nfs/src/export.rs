@@ -108,8 +108,7 @@ impl ServedRule {
     fn new(rule: ClientRule, hosts: &HostCache) -> Self {
         let host = match &rule.clients {
             Clients::Network(_) => None,
-            Clients::Host(name) => Some(hosts.host(name, false)),
-            Clients::Pattern(pattern) => Some(hosts.host(pattern, true)),
+            named => Some(hosts.host(named)),
         };
         Self { rule, host }
     }

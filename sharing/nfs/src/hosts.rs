@@ -7,6 +7,8 @@
 //! Patterns of names need the other direction: `getent hosts` tells the names of a client's address. A name counts only if it
 //! leads to that address in turn, so that a client cannot choose its name by its own reverse zone.
 //!
+//! A netgroup is a list of hosts that the system's name service has (`getent netgroup`): each is looked up like a name.
+//!
 //! A name whose lookup fails keeps its addresses for ten minutes, so that clients outlast a short failure of DNS.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +22,7 @@ use std::time::{Duration, Instant};
 use ipnet::IpNet;
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use crate::name_pattern::fits;
 use crate::{Error, Result};
 
 /// The time between two lookups of a name.
@@ -28,6 +31,8 @@ const LOOKUP_INTERVAL: Duration = Duration::from_mins(1);
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 /// The time for which a name keeps its addresses after its last lookup that succeeded.
 const MAX_AGE: Duration = Duration::from_mins(10);
+/// Hosts of a netgroup that are looked up.
+const MAX_MEMBERS: usize = 4096;
 /// Clients whose names one round finds out. Others connect again.
 const MAX_UNKNOWN: usize = 256;
 
@@ -38,8 +43,10 @@ pub enum Clients {
     Network(IpNet),
     /// The host of a name.
     Host(String),
-    /// The hosts whose names fit a pattern: `*` stands for any characters, `?` for one.
+    /// The hosts whose names fit a pattern: `*` stands for any characters, `?` for one, `[a-f]` for one of a list.
     Pattern(String),
+    /// The hosts of a netgroup, without `@`.
+    Netgroup(String),
 }
 
 impl fmt::Display for Clients {
@@ -47,14 +54,14 @@ impl fmt::Display for Clients {
         match self {
             Self::Network(network) => network.fmt(f),
             Self::Host(name) | Self::Pattern(name) => f.write_str(name),
+            Self::Netgroup(name) => write!(f, "@{name}"),
         }
     }
 }
 
-/// A name, or a pattern of names, with the addresses that were found.
+/// Clients that have names, with the addresses that were found.
 pub(crate) struct Host {
-    name: String,
-    is_pattern: bool,
+    clients: Clients,
     /// By address, the time of the last lookup that led to it.
     found: RwLock<BTreeMap<IpAddr, Instant>>,
 }
@@ -66,15 +73,22 @@ impl Host {
 
     /// Looks the addresses up. A name that has new ones loses the others.
     fn look_up(&self, names: &mut NamesOfAddresses) {
-        let addresses = if self.is_pattern {
-            let known = self.found.read().keys().copied().collect();
-            names.addresses_of_pattern(&self.name, known)
-        } else {
-            addresses_of(&self.name)
+        let (addresses, is_complete) = match &self.clients {
+            Clients::Network(_) => (Vec::new(), false),
+            Clients::Pattern(pattern) => {
+                let known = self.found.read().keys().copied().collect();
+                (names.addresses_of_pattern(pattern, known), false)
+            }
+            Clients::Host(name) => {
+                let addresses = addresses_of(name);
+                let is_complete = !addresses.is_empty();
+                (addresses, is_complete)
+            }
+            Clients::Netgroup(group) => addresses_of_netgroup(group),
         };
         let now = Instant::now();
         let mut found = self.found.write();
-        if !self.is_pattern && !addresses.is_empty() {
+        if is_complete {
             found.clear();
         }
         found.retain(|_, at| now.duration_since(*at) <= MAX_AGE);
@@ -86,6 +100,33 @@ impl Host {
 fn addresses_of(name: &str) -> Vec<IpAddr> {
     let found = (name, 0).to_socket_addrs();
     found.into_iter().flatten().map(|found| found.ip().to_canonical()).collect()
+}
+
+/// The addresses of the hosts of a netgroup, and whether all of them were found.
+fn addresses_of_netgroup(group: &str) -> (Vec<IpAddr>, bool) {
+    // a group that the system does not know, or cannot ask for now, prints nothing
+    let Some(text) = run_getent("netgroup", group) else { return (Vec::new(), false) };
+    let hosts: BTreeSet<String> = hosts_in(&text).into_iter().collect();
+    let found: Vec<Vec<IpAddr>> =
+        hosts.iter().take(MAX_MEMBERS).map(|host| addresses_of(host)).collect();
+    let is_complete = found.iter().all(|addresses| !addresses.is_empty());
+    (found.concat(), is_complete)
+}
+
+/// The hosts of the triples of a netgroup: `group (host,user,domain) (host,user,domain)`. A triple without a host is about
+/// users alone.
+fn hosts_in(text: &str) -> Vec<String> {
+    let triples = text.split('(').skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
+    let hosts = triples.filter_map(|triple| triple.split(',').next()).map(str::trim);
+    hosts.filter(|host| !["", "-"].contains(host)).map(str::to_owned).collect()
+}
+
+/// What `getent` prints for a key of a database; none: it fails, or has no such key.
+fn run_getent(database: &str, key: &str) -> Option<String> {
+    let mut command = Command::new("getent");
+    command.args([database, key]).stdin(Stdio::null()).stderr(Stdio::null());
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The names of clients' addresses, during one round of lookups.
@@ -111,37 +152,12 @@ impl NamesOfAddresses {
 
 /// The names of an address that lead to it in turn, in small letters.
 fn names_of(address: IpAddr) -> Vec<String> {
-    let mut command = Command::new("getent");
-    command.args(["hosts", &address.to_string()]).stdin(Stdio::null()).stderr(Stdio::null());
     // without the program no name is known, and patterns admit nobody
-    let Ok(output) = command.output() else { return Vec::new() };
-    let text = String::from_utf8_lossy(&output.stdout).to_ascii_lowercase();
+    let Some(text) = run_getent("hosts", &address.to_string()) else { return Vec::new() };
+    let text = text.to_ascii_lowercase();
     let names = text.lines().flat_map(|line| line.split_whitespace().skip(1));
     let names = names.map(|name| name.trim_end_matches('.').to_owned());
     names.filter(|name| addresses_of(name).contains(&address)).collect()
-}
-
-/// Whether a name fits a pattern with `*` and `?`.
-fn fits(name: &str, pattern: &str) -> bool {
-    let (name, pattern) = (name.as_bytes(), pattern.as_bytes());
-    let (mut at, mut next) = (0, 0);
-    // the place after the last `*`, and that in the name to which it reaches
-    let mut star: Option<(usize, usize)> = None;
-    while at < name.len() {
-        match (pattern.get(next), star) {
-            (Some(b'*'), _) => {
-                next += 1;
-                star = Some((next, at));
-            }
-            (Some(c), _) if *c == b'?' || *c == name[at] => (at, next) = (at + 1, next + 1),
-            (_, Some((after, reach))) => {
-                (at, next) = (reach + 1, after);
-                star = Some((after, reach + 1));
-            }
-            (_, None) => return false,
-        }
-    }
-    pattern[next..].iter().all(|c| *c == b'*')
 }
 
 /// The names of all exports.
@@ -167,13 +183,13 @@ struct Rounds {
 }
 
 impl HostCache {
-    /// The host of a name, or the hosts of a pattern; new or known.
-    pub(crate) fn host(&self, name: &str, is_pattern: bool) -> Arc<Host> {
+    /// The host of a name, or the hosts of a pattern or netgroup; new or known.
+    pub(crate) fn host(&self, clients: &Clients) -> Arc<Host> {
         let mut hosts = self.hosts.lock();
         let found = RwLock::default();
-        // no name of a host has the characters of patterns
-        let new = || Arc::new(Host { name: name.to_owned(), is_pattern, found });
-        Arc::clone(hosts.entry(name.to_owned()).or_insert_with(new))
+        let new = || Arc::new(Host { clients: clients.clone(), found });
+        // no name of a host has the characters of patterns, nor that of netgroups
+        Arc::clone(hosts.entry(clients.to_string()).or_insert_with(new))
     }
 
     /// Forgets the names that no export has, and looks the others up.
@@ -256,29 +272,22 @@ impl HostCache {
 
 #[cfg(test)]
 mod tests {
-    use super::{fits, names_of};
-
-    #[test]
-    fn patterns_fit_whole_names() {
-        for (pattern, fitting, others) in [
-            (
-                "*.lan",
-                &["mac.lan", "a.b.lan", ".lan"][..],
-                &["lan", "mac.lan.example", "maclan"][..],
-            ),
-            ("pc-?.lan", &["pc-1.lan"], &["pc-.lan", "pc-12.lan"]),
-            ("a*b*c", &["abc", "axxbbxc", "abcbc"], &["ab", "acb", "abcd"]),
-            ("**", &["", "x"], &[]),
-        ] {
-            assert!(fitting.iter().all(|name| fits(name, pattern)), "{pattern}");
-            assert!(!others.iter().any(|name| fits(name, pattern)), "{pattern}");
-        }
-    }
+    use super::{hosts_in, names_of};
 
     #[test]
     fn names_lead_back_to_their_address() {
         // the name of the address 192.0.2.1 (TEST-NET-1) would be somebody's claim
         assert!(names_of("192.0.2.1".parse().unwrap()).is_empty());
         assert!(names_of("127.0.0.1".parse().unwrap()).contains(&"localhost".to_owned()));
+    }
+
+    #[test]
+    fn netgroups_name_hosts() {
+        let printed =
+            "staff                 (mac.lan,anna,lan) ( nas , , )(-,ben,) (,carl,) (tv,,)\n";
+        assert_eq!(hosts_in(printed), ["mac.lan", "nas", "tv"]);
+        for broken in ["", "staff", "staff (", "staff (mac", "staff )(", "staff ()"] {
+            assert!(hosts_in(broken).is_empty(), "{broken}");
+        }
     }
 }

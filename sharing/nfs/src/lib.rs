@@ -41,6 +41,7 @@ mod failure;
 mod hosts;
 mod list_file;
 mod log_wait;
+mod name_pattern;
 mod names;
 mod nlm;
 mod node;

@@ -231,6 +231,7 @@ impl Request<'_> {
 
     /// The attributes of a file of which another client has a write delegation, with the changes in that client's cache
     /// (RFC 5661, section 10.4.3). None: there is no such client, or it does not answer and must return the delegation.
+    /// A client of NFSv4.0 asks for the attributes of its own delegation without saying who it is.
     fn delegated_attributes(
         &self,
         file: &FileNode,
@@ -240,10 +241,12 @@ impl Request<'_> {
         if !fs.leases().has_conflict(file.ino, context.lease_holder(), LeaseAction::Read) {
             return None;
         }
-        let (holder, cached) = self.state.cached_attributes(self.client, &file.handle)?;
+        let asker = (self.client, self.caller.address);
+        let (holder, cached) = self.state.cached_attributes(asker, &file.handle)?;
         // for the holder: its own requests do not recall its delegation
         let stat = fs.attributes(&Context { client: holder, ..*context }, file.ino).ok()?;
         let unchanged = to_node_attributes(&file.handle, &stat);
+        let Some(cached) = cached else { return Some(unchanged) };
         if cached.change == unchanged.change && cached.size == stat.size {
             return Some(unchanged);
         }

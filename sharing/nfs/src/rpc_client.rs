@@ -5,7 +5,7 @@
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::wire::portmap::{self, Transport};
 use crate::wire::rpc::{Credentials, LAST_FRAGMENT, parse_reply, reply_xid, write_call};
@@ -73,24 +73,47 @@ pub(crate) fn call(
     procedure: (u32, u32, u32),
     (arguments, is_repeatable): (&[u8], bool),
 ) -> Outcome {
+    let (message, xid) = write_message(procedure, arguments);
+    let message = message.as_bytes();
+    let reply = match transport {
+        Transport::Tcp => match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            Ok(stream) => exchange_record(&stream, message, REPLY_TIMEOUT),
+            Err(_) => return Outcome::NotSent,
+        },
+        Transport::Udp => {
+            let Ok(socket) = open_socket(address) else { return Outcome::NotSent };
+            let datagrams = if is_repeatable { DATAGRAMS } else { 1 };
+            exchange_datagrams(&socket, message, xid, datagrams)
+        }
+    };
+    to_outcome(reply, xid)
+}
+
+/// Calls a procedure at an address once, over TCP. The client has `reply_time` to reply.
+pub(crate) fn call_for(
+    reply_time: Duration,
+    address: SocketAddr,
+    procedure: (u32, u32, u32),
+    arguments: &[u8],
+) -> Outcome {
+    let (message, xid) = write_message(procedure, arguments);
+    match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+        Ok(stream) => to_outcome(exchange_record(&stream, message.as_bytes(), reply_time), xid),
+        Err(_) => Outcome::NotSent,
+    }
+}
+
+/// A call with its number.
+fn write_message(procedure: (u32, u32, u32), arguments: &[u8]) -> (Writer, u32) {
     let xid = NEXT_XID.fetch_add(1, Ordering::Relaxed);
     let mut message = Writer::default();
     let credentials = Credentials::System { uid: 0, gid: 0, groups: Vec::new() };
     write_call(&mut message, xid, procedure, &credentials);
     message.append(arguments);
-    let reply = match transport {
-        Transport::Tcp => {
-            let Ok(stream) = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) else {
-                return Outcome::NotSent;
-            };
-            exchange_record(&stream, message.as_bytes())
-        }
-        Transport::Udp => {
-            let Ok(socket) = open_socket(address) else { return Outcome::NotSent };
-            let datagrams = if is_repeatable { DATAGRAMS } else { 1 };
-            exchange_datagrams(&socket, message.as_bytes(), xid, datagrams)
-        }
-    };
+    (message, xid)
+}
+
+fn to_outcome(reply: io::Result<Vec<u8>>, xid: u32) -> Outcome {
     let Ok(reply) = reply else { return Outcome::NoReply };
     match parse_reply(&reply) {
         Ok(Some(results)) if reply_xid(&reply) == Some(xid) => {
@@ -102,21 +125,42 @@ pub(crate) fn call(
     }
 }
 
-fn exchange_record(mut stream: &TcpStream, message: &[u8]) -> io::Result<Vec<u8>> {
-    stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
-    stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
+fn exchange_record(
+    mut stream: &TcpStream,
+    message: &[u8],
+    reply_time: Duration,
+) -> io::Result<Vec<u8>> {
+    let deadline = Instant::now() + reply_time;
+    stream.set_write_timeout(Some(reply_time))?;
     let length = u32::try_from(message.len()).map_err(io::Error::other)?;
     stream.write_all(&[&(LAST_FRAGMENT | length).to_be_bytes(), message].concat())?;
     let mut mark = [0; 4];
-    stream.read_exact(&mut mark)?;
+    read_until(stream, &mut mark, deadline)?;
     let mark = u32::from_be_bytes(mark);
     let length = usize::try_from(mark & !LAST_FRAGMENT).map_err(io::Error::other)?;
     if mark & LAST_FRAGMENT == 0 || length > MAX_REPLY {
         return Err(io::Error::other("the reply is longer than any reply of this program"));
     }
     let mut reply = vec![0; length];
-    stream.read_exact(&mut reply)?;
+    read_until(stream, &mut reply, deadline)?;
     Ok(reply)
+}
+
+/// Fills a buffer before a deadline, however slowly the bytes come.
+fn read_until(mut stream: &TcpStream, buffer: &mut [u8], deadline: Instant) -> io::Result<()> {
+    let mut rest = buffer;
+    while !rest.is_empty() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(rest)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => rest = rest.get_mut(count..).unwrap_or_default(),
+        }
+    }
+    Ok(())
 }
 
 fn open_socket(address: SocketAddr) -> io::Result<UdpSocket> {

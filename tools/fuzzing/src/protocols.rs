@@ -8,7 +8,7 @@ use nbd::wire::option::ClientOption;
 use nbd::wire::request::Request;
 use nfs::wire::rpc::{Call, reply_xid};
 use nfs::wire::v3::Procedure;
-use nfs::wire::v4::{CachedAttributes, CallbackAnswer, Compound, Operation};
+use nfs::wire::v4::{CachedAttributes, CallbackAnswer, Compound, Operation, parse_v40_results};
 use nfs::wire::{mount, nlm, nsm, portmap, xdr};
 use nvmet::wire::command::Command;
 use nvmet::wire::connect::{Connect, Property};
@@ -86,6 +86,10 @@ pub fn nfs(data: &[u8]) {
     {
         let _ = CachedAttributes::parse(&mut rest);
     }
+    if let Ok((_, mut rest)) = parse_v40_results(&mut xdr::Reader::new(data)) {
+        let _ = CachedAttributes::parse(&mut rest);
+    }
+    let _ = portmap::parse_universal_address(data);
     nfs_arguments(data);
 }
 

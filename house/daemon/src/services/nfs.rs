@@ -343,6 +343,7 @@ fn rules(options: &NfsOptions) -> Vec<ClientRule> {
     let mut rules: Vec<ClientRule> = options.rules.iter().map(rule).collect();
     let precision = |rule: &ClientRule| match &rule.clients {
         Clients::Network(network) => network.prefix_len(),
+        Clients::Netgroup(_) => u8::MAX - 2,
         Clients::Pattern(_) => u8::MAX - 1,
         Clients::Host(_) => u8::MAX,
     };

@@ -202,16 +202,19 @@ fn apply_option(
     Ok(())
 }
 
-/// The hosts of a list with colons. An IPv6 address is in brackets; `@` marks a network, or a netgroup.
+/// The hosts of a list with colons. An IPv6 address is in brackets, as a list of characters of a pattern is; `@` marks a
+/// network, or a netgroup.
 fn split_hosts(list: &str) -> Vec<String> {
     let (mut hosts, mut is_in_brackets) = (vec![String::new()], false);
     for c in list.chars() {
+        is_in_brackets = if is_in_brackets { c != ']' } else { c == '[' };
         match c {
-            '[' => is_in_brackets = true,
-            ']' => is_in_brackets = false,
             ':' if !is_in_brackets => hosts.push(String::new()),
             c => hosts.last_mut().expect("it begins with one").push(c),
         }
+    }
+    for address in hosts.iter_mut().filter(|host| host.contains(':')) {
+        address.retain(|c| !['[', ']'].contains(&c));
     }
     let is_network =
         |host: &str| host.contains(['.', '/']) || !host.contains(|c: char| c.is_alphabetic());
@@ -253,7 +256,8 @@ mod tests {
         assert_eq!(parse_sharenfs("off"), Ok(None));
         assert_eq!(rules("on"), ["rw 0.0.0.0/0", "rw ::/0"]);
         assert_eq!(rules("rw=mac.lan:10.0.0.1,ro=tv"), ["rw mac.lan", "rw 10.0.0.1/32", "ro tv"]);
-        assert_eq!(rules("rw=*.lan"), ["rw *.lan"]);
+        assert_eq!(rules("rw=*.lan:pc[1-4].lan"), ["rw *.lan", "rw pc[1-4].lan"]);
+        assert_eq!(rules("rw=@staff:@10.0.0.0/24"), ["rw @staff", "rw 10.0.0.0/24"]);
         let value = "rw=@10.0.0.0/24:10.1.1.7,ro=[fd00::1/64]:@[fe80::]/10:*,sec=krb5:sys";
         assert_eq!(
             rules(value),
@@ -277,7 +281,7 @@ mod tests {
         for (value, why) in [
             ("rw,colour=red", "there is no option 'colour'"),
             ("root_squash", "it names no clients"),
-            ("rw=@staff", "\"@staff\" is a netgroup"),
+            ("rw=@st@ff", "\"@st@ff\" is neither a network nor a netgroup"),
             ("rw,sec=krb5", "sec=sys only"),
             ("rw,sec=rot13", "no security flavor 'rot13'"),
             ("rw,anonuid=anna", "wants a user or group id"),

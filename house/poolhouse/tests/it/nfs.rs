@@ -1,5 +1,7 @@
 //! NFS shares of a running daemon, used by the programs of libnfs.
 
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::Value;
 
 use crate::command::path_arg;
@@ -36,6 +38,8 @@ fn filesystems_are_used_over_nfs() {
     assert!(listed.contains("picture"), "{listed}");
     run_client_ok(&["nfs-cp", &url(port, "/photos/picture"), back]);
     assert!(std::fs::read(source).unwrap() == std::fs::read(back).unwrap());
+    // nfs-cp creates the file exclusively (GUARDED)
+    assert!(!run_client(&["nfs-cp", source, &url(port, "/photos/picture")]).0);
     assert!(!run_client(&["nfs-ls", &url(port, "/elsewhere")]).0);
 
     // the daemon starts again with its shares, and the file system may be renamed
@@ -76,12 +80,44 @@ fn sharenfs_exports_and_forbids_writes() {
     }
     nas.run_ok("zfs set sharenfs=rw=localhost,insecure,no_root_squash tank/a");
     assert_eq!(run_client_ok(&["nfs-cat", &file]), "text");
-    let why = nas.run_failing("zfs set sharenfs=rw=@staff tank/a", 255);
-    assert!(why.contains("is a netgroup"), "{why}");
+    let why = nas.run_failing("zfs set sharenfs=rw=@st@ff tank/a", 255);
+    assert!(why.contains("neither a network nor a netgroup"), "{why}");
     nas.run_ok("zfs set sharenfs=rw=10.0.0.0/8,insecure tank/a");
     assert!(!run_client(&["nfs-cat", &file]).0);
     nas.run_ok("zfs set sharenfs=off tank/a");
     assert!(!run_client(&["nfs-cat", &file]).0);
+}
+
+#[test]
+fn netgroups_admit_their_hosts() {
+    if lacks("nfs-ls") {
+        return;
+    }
+    let nas = TestNas::new("netgroup", 1);
+    // the name service of this machine has no netgroups
+    let programs = nas.0.join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    let getent = programs.join("getent");
+    let script = "#!/bin/sh\ncase $1.$2 in\n\
+                  netgroup.staff) echo 'staff (localhost,,) (-,anna,)' ;;\n\
+                  netgroup.others) echo 'others (192.0.2.1,,)' ;;\n\
+                  *) exit 2 ;;\nesac\n";
+    std::fs::write(&getent, script).unwrap();
+    std::fs::set_permissions(&getent, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", path_arg(&programs), std::env::var("PATH").unwrap());
+    nas.start_with_path(&path);
+    nas.create_pool("-m none tank", 1);
+    let port = free_port();
+    nas.run_ok(&format!("config set nfs.listen {port}"));
+    nas.run_ok("zfs create -o mountpoint=/a -u -o sharenfs=rw=@staff,insecure tank/a");
+    let listed = url(port, shares(&nas)[0]["path"].as_str().unwrap());
+    run_client_ok(&["nfs-ls", &listed]);
+    for others in ["rw=@others,insecure", "rw=@unknown,insecure"] {
+        nas.run_ok(&format!("zfs set sharenfs={others} tank/a"));
+        assert!(!run_client(&["nfs-ls", &listed]).0, "{others}");
+    }
+    nas.run_ok("zfs set sharenfs=rw=@others:@staff,insecure tank/a");
+    run_client_ok(&["nfs-ls", &listed]);
 }
 
 #[test]

@@ -38,6 +38,14 @@ impl TestNas {
         run(&args)
     }
 
+    /// Starts the daemon with another PATH.
+    pub(crate) fn start_with_path(&self, path: &str) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
+        command.args(["share", "status", "--state", path_arg(&self.state_dir())]);
+        let output = command.env("PATH", path).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
     pub(crate) fn run_ok(&self, words: &str) -> String {
         let run = self.run(words);
         // without FUSE new file systems are not mounted, and the command prints so

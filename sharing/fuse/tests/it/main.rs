@@ -1,6 +1,7 @@
 //! Pools mounted, and looked at through the kernel.
 
 mod acls;
+mod bind_mounts;
 mod client;
 mod cloning;
 mod coherence;

@@ -36,10 +36,11 @@ pub(super) enum OpenDelegation {
 
 impl Compound<'_> {
     /// The delegation of a file that was opened. A client that does not say what it wants gets a read delegation, since
-    /// to return one costs it nothing.
+    /// to return one costs it nothing. A client of NFSv4.0 has no way to say that it wants a write delegation.
     pub(super) fn delegate(&self, node: &FileNode, access: u32) -> Result<OpenDelegation> {
         if self.minor_version == 0 {
-            return Ok(OpenDelegation::None);
+            let may = self.state.can_call(self.request.client);
+            return self.grant(node, access & WRITE != 0, (may, true));
         }
         let (want, access) = (access & WANT_BITS, access & (READ | WRITE));
         let is_write = match (want, access) {
@@ -50,19 +51,35 @@ impl Compound<'_> {
             (0, _) => return Ok(OpenDelegation::None),
             _ => return Ok(OpenDelegation::Refused(CONTENTION)),
         };
-        self.grant(node, is_write, want == 0)
+        self.grant(node, is_write, (self.has_back_channel(), want == 0))
+    }
+
+    fn has_back_channel(&self) -> bool {
+        self.slot.as_ref().is_some_and(|held| held.session.has_back_channel())
     }
 
     /// The delegation that a client gets back after a restart of the server: 0 none, 1 read, 2 write.
     pub(super) fn reclaim_delegation(&self, node: &FileNode, kind: u32) -> Result<OpenDelegation> {
         match kind {
-            1 | 2 => self.grant(node, kind == 2, true),
+            1 | 2 => {
+                // a client of NFSv4.0 that has just come back may not have been probed yet
+                let may = match self.minor_version {
+                    0 => self.state.may_call(self.request.client),
+                    _ => self.has_back_channel(),
+                };
+                self.grant(node, kind == 2, (may, true))
+            }
             _ => Ok(OpenDelegation::None),
         }
     }
 
-    fn grant(&self, node: &FileNode, is_write: bool, is_silent: bool) -> Result<OpenDelegation> {
-        let has_path = self.slot.as_ref().is_some_and(|held| held.session.has_back_channel());
+    /// Grants a delegation to a client that can be called.
+    fn grant(
+        &self,
+        node: &FileNode,
+        is_write: bool,
+        (has_path, is_silent): (bool, bool),
+    ) -> Result<OpenDelegation> {
         let may = has_path && (!is_write || node.admission.is_writable);
         let handle = node.handle.encode(&self.request.core.handle_key)?.to_vec();
         let request = DelegationRequest { node, handle, is_write };

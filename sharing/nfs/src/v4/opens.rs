@@ -122,7 +122,9 @@ impl Compound<'_> {
         set.write(self.writer);
         let delegation = match claim {
             OpenClaim::Reclaim(kind) => self.reclaim_delegation(&node, kind)?,
-            OpenClaim::Name(_) | OpenClaim::Current => self.delegate(&node, access)?,
+            OpenClaim::Name(_) | OpenClaim::Current if !needs_confirm => {
+                self.delegate(&node, access)?
+            }
             _ => OpenDelegation::None,
         };
         self.write_delegation(delegation);

@@ -38,7 +38,10 @@ impl Compound<'_> {
             Operation::ConfirmClientId { client_id, confirm } => {
                 self.state.confirm_client_id(self.request.caller, client_id, confirm)
             }
-            Operation::Renew { client_id } => self.bind_client(client_id),
+            Operation::Renew { client_id } => {
+                self.bind_client(client_id)?;
+                self.state.check_callback_path(client_id)
+            }
             Operation::Open { seqid, access, deny, owner, create, claim } => {
                 self.bind_client(owner.client_id)?;
                 let owner = owner.id;
@@ -89,6 +92,7 @@ impl Compound<'_> {
             }
             Operation::Read { state, .. }
             | Operation::Write { state, .. }
+            | Operation::ReturnDelegation { state }
             | Operation::SetAttributes { state, .. } => {
                 self.bind_state(&state)?;
                 return self.dispatch(operation);

@@ -171,6 +171,15 @@ pub fn universal_address(address: SocketAddr) -> String {
     format!("{}.{high}.{low}", address.ip())
 }
 
+/// The address of a text that [`universal_address`] writes; none: it is something else.
+pub fn parse_universal_address(text: &[u8]) -> Option<SocketAddr> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (rest, low) = text.rsplit_once('.')?;
+    let (ip, high) = rest.rsplit_once('.')?;
+    let port = u16::from_be_bytes([high.parse().ok()?, low.parse().ok()?]);
+    Some(SocketAddr::new(ip.parse().ok()?, port))
+}
+
 /// Writes the arguments of GETPORT.
 pub fn write_getport(writer: &mut Writer, (program, version): (u32, u32), transport: Transport) {
     for number in [program, version, transport as u32, 0] {

@@ -2,6 +2,7 @@
 
 mod client;
 mod delegations;
+mod delegations_v40;
 mod hostile;
 mod lifecycle;
 mod nlm;

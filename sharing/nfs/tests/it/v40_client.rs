@@ -2,15 +2,19 @@
 
 use std::net::SocketAddr;
 
+use nfs::wire::portmap::universal_address;
 use nfs::wire::status::Status;
 use nfs::wire::v4::{Bitmap, StateId, op};
 use nfs::wire::xdr::{Reader, Writer};
 
 use crate::client::RpcClient;
-use crate::v4_client::{COMPOUND, Operations, Results};
+use crate::v4_client::{COMPOUND, Operations, Results, read_delegation};
 
 /// OPEN: the owner must be confirmed.
 const CONFIRM: u32 = 2;
+/// The program of callbacks, and the client's own number of it.
+pub(crate) const CALLBACK_PROGRAM: u32 = 0x4000_0000;
+pub(crate) const CALLBACK_IDENT: u32 = 77;
 
 pub(crate) struct V40Client {
     pub(crate) rpc: RpcClient,
@@ -21,26 +25,37 @@ pub(crate) struct V40Client {
 }
 
 impl V40Client {
+    /// Connects as a client that cannot be called.
     pub(crate) fn connect(address: SocketAddr, name: &str) -> Self {
+        Self::connect_with(address, name, SocketAddr::from(([0, 0, 0, 0], 0)))
+    }
+
+    /// Connects as a client that is called at an address.
+    pub(crate) fn connect_with(address: SocketAddr, name: &str, callback: SocketAddr) -> Self {
         let rpc = RpcClient::connect(address);
         let mut client = Self { rpc, client_id: 0, open_seqid: 7, lock_seqid: 1 };
+        client.set_client_id(name, callback);
+        client
+    }
+
+    /// Makes the client known, or changes the address at which it is called.
+    pub(crate) fn set_client_id(&mut self, name: &str, callback: SocketAddr) {
         let set = Operations::default().add(op::SETCLIENTID, |w| {
             w.fixed(&[1; 8]);
             w.opaque(name.as_bytes());
-            w.u32(0x4000_0000);
+            w.u32(CALLBACK_PROGRAM);
             w.opaque(b"tcp");
-            w.opaque(b"127.0.0.1.8.1");
-            w.u32(1);
+            w.opaque(universal_address(callback).as_bytes());
+            w.u32(CALLBACK_IDENT);
         });
         let read = |r: &mut Reader<'_>| (r.u64().unwrap(), r.fixed::<8>().unwrap());
-        let (id, confirm) = client.run(&set).next(op::SETCLIENTID, read).unwrap();
-        client.client_id = id;
+        let (id, confirm) = self.run(&set).next(op::SETCLIENTID, read).unwrap();
+        self.client_id = id;
         let confirm = Operations::default().add(op::SETCLIENTID_CONFIRM, |w| {
             w.u64(id);
             w.fixed(&confirm);
         });
-        client.run(&confirm).skip(op::SETCLIENTID_CONFIRM).unwrap();
-        client
+        self.run(&confirm).skip(op::SETCLIENTID_CONFIRM).unwrap();
     }
 
     pub(crate) fn run(&mut self, operations: &Operations) -> Results {
@@ -83,7 +98,7 @@ impl V40Client {
             r.fixed::<20>().unwrap();
             let flags = r.u32().unwrap();
             Bitmap::parse(r).unwrap();
-            assert_eq!(r.u32().unwrap(), 0, "no delegation");
+            read_delegation(r);
             (state, flags)
         })?;
         let handle = results.next(op::GETFH, |r| r.opaque(128).unwrap().to_vec())?;

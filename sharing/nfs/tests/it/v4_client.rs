@@ -398,6 +398,12 @@ pub(crate) fn read_delegated_open(r: &mut Reader<'_>) -> (StateId, u32, Option<S
     // the change of the directory, and flags
     r.fixed::<24>().unwrap();
     Bitmap::parse(r).unwrap();
+    let (kind, delegation) = read_delegation(r);
+    (state, kind, delegation)
+}
+
+/// The kind of a delegation, and its state.
+pub(crate) fn read_delegation(r: &mut Reader<'_>) -> (u32, Option<StateId>) {
     let kind = r.u32().unwrap();
     let delegation = matches!(kind, 1 | 2).then(|| StateId::parse(r).unwrap());
     match kind {
@@ -417,5 +423,5 @@ pub(crate) fn read_delegated_open(r: &mut Reader<'_>) -> (StateId, u32, Option<S
             r.opaque(0).unwrap();
         }
     }
-    (state, kind, delegation)
+    (kind, delegation)
 }

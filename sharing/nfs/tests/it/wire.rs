@@ -1,8 +1,12 @@
 //! The wire format: recorded bytes, and properties of the codec.
 
+use nfs::wire::portmap::{parse_universal_address, universal_address};
 use nfs::wire::rpc::{Call, Credentials};
 use nfs::wire::v3::{self, Attributes, Procedure};
-use nfs::wire::v4::{Bitmap, Compound, Operation, StateId, op};
+use nfs::wire::v4::{
+    Bitmap, CachedAttributes, CallbackOperation, Compound, Operation, StateId, op,
+    parse_v40_results,
+};
 use nfs::wire::xdr::{Reader, Writer};
 use nfs::wire::{Error, mount};
 use proptest::prelude::*;
@@ -52,6 +56,40 @@ fn recorded_call_is_parsed() {
         if let Ok((call, _)) = Call::parse(&bytes[..cut]) {
             assert!(Procedure::parse(3, call.arguments, 0).is_err());
         }
+    }
+}
+
+/// CB_RECALL of NFSv4.0 by the server, and a client's answer to CB_GETATTR.
+#[test]
+fn callbacks_of_v40_have_one_operation() {
+    let state = StateId { seqid: 1, other: [7; 12] };
+    let mut writer = Writer::default();
+    CallbackOperation::Recall { state, handle: b"file" }.write_v40(&mut writer, 0x4d);
+    let recall = "00000000 00000000 0000004d 00000001 00000004
+                  00000001 07070707 07070707 07070707 00000000 00000004 66696c65";
+    assert_eq!(writer.as_bytes(), from_hex(recall));
+    let answer = from_hex(
+        "00000000 00000000 00000001 00000003 00000000
+         00000001 00000018 00000010 0000000000000009 0000000000001770",
+    );
+    let (status, mut rest) = parse_v40_results(&mut Reader::new(&answer)).unwrap();
+    assert!(status.is_ok());
+    assert_eq!(CachedAttributes::parse(&mut rest), Ok(CachedAttributes { change: 9, size: 6000 }));
+    for cut in 0..answer.len() {
+        if let Ok((_, mut rest)) = parse_v40_results(&mut Reader::new(&answer[..cut])) {
+            assert!(CachedAttributes::parse(&mut rest).is_err());
+        }
+    }
+}
+
+#[test]
+fn universal_addresses_are_read_as_written() {
+    for address in ["192.0.2.7:2049", "[2001:db8::7]:65535", "0.0.0.0:0"] {
+        let address = address.parse().unwrap();
+        assert_eq!(parse_universal_address(universal_address(address).as_bytes()), Some(address));
+    }
+    for bad in ["", "192.0.2.7", "192.0.2.7.1", "192.0.2.7.256.1", "a.b.c.d.1.1", "\u{e9}.1.1"] {
+        assert_eq!(parse_universal_address(bad.as_bytes()), None, "{bad}");
     }
 }
 

@@ -64,14 +64,16 @@ fn exports_become_nfs_shares() {
     assert_eq!(open, ["networks = [\"*\"]", "privileged_ports = true"]);
     assert_eq!(options("/tank/a nas.lan(rw)")[0], "networks = [\"nas.lan\"]");
     assert_eq!(options("/tank/a *.lan(rw)")[0], "networks = [\"*.lan\"]");
+    assert_eq!(options("/tank/a *.l[ao]n(rw)")[0], "networks = [\"*.l[ao]n\"]");
+    assert_eq!(options("/tank/a @trusted(rw)")[0], "networks = [\"@trusted\"]");
     assert_eq!(options("/tank/a *")[0], "read_only_networks = [\"*\"]");
 }
 
 #[test]
 fn exports_that_would_admit_others_are_skipped() {
     for (text, why) in [
-        ("/tank/a *.l[ao]n(rw)", "not a pattern of names"),
-        ("/tank/a @trusted(rw)", "\"@trusted\" is a netgroup"),
+        ("/tank/a *.l[aon(rw)", "not a pattern of names"),
+        ("/tank/a @(rw)", "nor a netgroup"),
         ("/tank/a *(sec=krb5p)", "sec=sys alone"),
         ("/tank/a *(rw,novel)", "option novel is not known"),
         ("/tank/a 10.0.0.1(rw) 10.0.0.2(rw,no_root_squash)", "different options"),

@@ -4,6 +4,7 @@
 //! poolhouse nfs clients 1
 //! 4c696e7578204e465376342e31...        the owner string of a client, in hexadecimal digits
 //! 4c696e7578204e465376342e30... 2 1    a client of NFSv4.0, with the opens and locked ranges that it had at the end
+//! 4c696e7578204e465376342e31... 2 1 3  the same, with its delegations
 //! ```
 //!
 //! After a restart the clients of the list, and no others, may reclaim their opens and locks. The file is replaced as
@@ -22,11 +23,12 @@ use crate::list_file::{from_hex, replace, to_hex};
 
 const HEADER: &str = "poolhouse nfs clients 1";
 
-/// The opens and locked ranges of a client. An open counts once for each combination of access and denial.
+/// The opens, locked ranges and delegations of a client. An open counts once for each combination of access and denial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct StateCount {
     pub(super) opens: usize,
     pub(super) ranges: usize,
+    pub(super) delegations: usize,
 }
 
 /// Clients, and the state that they had when the server stopped, if it is known.
@@ -97,8 +99,11 @@ impl ClientList {
     fn store(&self, with_counts: bool) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         let lines = self.owners.iter().map(|(owner, count)| match count {
-            Some(StateCount { opens, ranges }) if with_counts => {
+            Some(StateCount { opens, ranges, delegations: 0 }) if with_counts => {
                 format!("{} {opens} {ranges}", to_hex(owner))
+            }
+            Some(StateCount { opens, ranges, delegations }) if with_counts => {
+                format!("{} {opens} {ranges} {delegations}", to_hex(owner))
             }
             _ => to_hex(owner),
         });
@@ -119,9 +124,13 @@ fn parse(text: &str) -> Option<Owners> {
 
 fn parse_line(line: &str) -> Option<(Vec<u8>, Option<StateCount>)> {
     let Some((owner, counts)) = line.split_once(' ') else { return Some((from_hex(line)?, None)) };
-    let (opens, ranges) = counts.split_once(' ')?;
-    let count = StateCount { opens: opens.parse().ok()?, ranges: ranges.parse().ok()? };
-    Some((from_hex(owner)?, Some(count)))
+    let counts: Option<Vec<usize>> = counts.split(' ').map(|count| count.parse().ok()).collect();
+    let (opens, ranges, delegations) = match counts?[..] {
+        [opens, ranges] => (opens, ranges, 0),
+        [opens, ranges, delegations] => (opens, ranges, delegations),
+        _ => return None,
+    };
+    Some((from_hex(owner)?, Some(StateCount { opens, ranges, delegations })))
 }
 
 #[cfg(test)]
@@ -135,9 +144,14 @@ mod tests {
         let text = format!("{HEADER}\n{lines}\n");
         assert_eq!(parse(&text), Some(owners.into_iter().collect()));
         assert_eq!(parse(""), Some(Owners::new()));
-        let counted = parse(&format!("{HEADER}\n6f6e65 2 1\n")).unwrap();
-        assert_eq!(counted.get(&b"one"[..]), Some(&Some(StateCount { opens: 2, ranges: 1 })));
-        for bad in ["2\n", "1\nabc\n", "1\n61 2\n", "1\n61 x 1\n", "1\n61 1 1 1\n"] {
+        for (counts, delegations) in [("2 1", 0), ("2 1 3", 3)] {
+            let counted = parse(&format!("{HEADER}\n6f6e65 {counts}\n")).unwrap();
+            let count = StateCount { opens: 2, ranges: 1, delegations };
+            assert_eq!(counted.get(&b"one"[..]), Some(&Some(count)));
+        }
+        for bad in
+            ["2\n", "1\nabc\n", "1\n61 2\n", "1\n61 x 1\n", "1\n61 1 1 1 1\n", "1\n61 1 1 \n"]
+        {
             assert_eq!(parse(&format!("poolhouse nfs clients {bad}")), None, "{bad}");
         }
         assert_eq!(parse("x"), None);

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use vfs::FileHandle;
 
+use super::callback_program::CallbackProgram;
 use super::clients_v40::Confirmation;
 use super::delegations::{Delegation, RecallQueue};
 use super::owners::{OpenOwnerEntry, SeqOwner};
@@ -302,6 +303,11 @@ impl Client {
         self.confirmation.is_some()
     }
 
+    /// The program by which a client of NFSv4.0 is called.
+    pub(super) fn callback_program(&self) -> Option<&Arc<CallbackProgram>> {
+        self.confirmation.as_ref().map(Confirmation::program)
+    }
+
     pub(super) fn renew(&mut self, address: SocketAddr) {
         self.renewed = Instant::now();
         self.address = address;
@@ -345,7 +351,8 @@ impl Tables {
             self.sessions.remove(session);
         }
         if client.is_minor0() {
-            self.remember_expired(client.opens.values().chain(client.locks.values()).copied());
+            let numbers = client.opens.values().chain(client.locks.values());
+            self.remember_expired(numbers.chain(client.delegations.values()).copied());
         }
         for lock in client.locks.values() {
             self.locks.remove(lock);

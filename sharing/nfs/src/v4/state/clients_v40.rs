@@ -3,11 +3,13 @@
 //! ```text
 //! SETCLIENTID from a client that is      SETCLIENTID_CONFIRM then
 //! unknown, or known by another verifier  makes it known, in place of its predecessor
-//! known by this verifier                 changes the address of callbacks, of which the server sends none
+//! known by this verifier                 changes the program by which the client is called
 //! ```
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use super::callback_program::CallbackProgram;
 use super::clients::{Client, Principal};
 use super::{Removed, StateTable, Tables};
 use crate::export::Caller;
@@ -16,12 +18,19 @@ use crate::wire::status::Status;
 use crate::wire::v4::{SetClientId, Verifier};
 
 /// The confirmation of an NFSv4.0 client, which has no sessions.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Confirmation {
     /// The number that makes the client known.
     verifier: Verifier,
-    /// The number of an update that was not confirmed yet.
-    update: Option<Verifier>,
+    /// The program by which the client is called.
+    program: Arc<CallbackProgram>,
+    /// The number and the program of an update that was not confirmed yet.
+    update: Option<(Verifier, Arc<CallbackProgram>)>,
+}
+
+impl Confirmation {
+    pub(super) fn program(&self) -> &Arc<CallbackProgram> {
+        &self.program
+    }
 }
 
 impl StateTable {
@@ -35,6 +44,7 @@ impl StateTable {
         let mut tables = self.lock();
         let principal = Principal::new(&caller.credentials);
         let verifier = tables.next_number().to_be_bytes();
+        let program = Arc::new(CallbackProgram::new(request.callback, caller.address));
         let confirmed = tables.by_owner.get(request.owner.id).and_then(|records| records.confirmed);
         let confirmed =
             confirmed.filter(|number| !tables.remove_if_given_way(*number, &mut removed));
@@ -49,12 +59,15 @@ impl StateTable {
             } else if let Some(confirmation) = &mut known.confirmation
                 && is_same_start
             {
-                confirmation.update = Some(verifier);
+                // a program that does not change stays tested
+                let is_same = confirmation.program.is_same(&program);
+                let program = if is_same { Arc::clone(&confirmation.program) } else { program };
+                confirmation.update = Some((verifier, program));
                 return Ok((number, verifier));
             }
         }
         let mut client = Client::new(&request.owner, principal, caller.address);
-        client.confirmation = Some(Confirmation { verifier, update: None });
+        client.confirmation = Some(Confirmation { verifier, program, update: None });
         let number = self.enter_unconfirmed(&mut tables, client, &mut removed)?;
         Ok((number, verifier))
     }
@@ -71,17 +84,21 @@ impl StateTable {
         let client = tables.clients.get_mut(&number).ok_or(Status::STALE_CLIENTID)?;
         let is_same_user = client.principal == Principal::new(&caller.credentials);
         let confirmation = client.confirmation.as_mut().ok_or(Status::STALE_CLIENTID)?;
-        let is_update = confirmation.update == Some(verifier);
+        let is_update = confirmation.update.as_ref().is_some_and(|(number, _)| *number == verifier);
         if !is_update && confirmation.verifier != verifier {
             return Err(Status::STALE_CLIENTID);
         }
         if !is_same_user {
             return Err(Status::CLID_INUSE);
         }
-        *confirmation =
-            Confirmation { verifier, update: confirmation.update.filter(|_| !is_update) };
+        if let Some((verifier, program)) = confirmation.update.take_if(|_| is_update) {
+            (confirmation.verifier, confirmation.program) = (verifier, program);
+        }
+        let program = Arc::clone(&confirmation.program);
         client.renew(caller.address);
-        tables.confirm(number, &mut removed)
+        tables.confirm(number, &mut removed)?;
+        program.probe();
+        Ok(())
     }
 
     /// The client of a request is alive.

@@ -1,4 +1,4 @@
-//! Delegations: leases of files that clients with sessions hold (RFC 5661, section 10.4).
+//! Delegations: leases of files that clients hold (RFC 5661 and RFC 7530, section 10.4).
 //!
 //! ```text
 //! granted ── another client uses the file ──▶ recalled ── DELEGRETURN ──▶ gone
@@ -7,19 +7,23 @@
 //! ```
 //!
 //! The lease table of the file system decides when a lease must come back, whatever door the other client uses, and
-//! revokes it from a client that does not answer. A request for attributes recalls nothing: the server asks the holder of a
-//! write delegation for those that it may have changed (CB_GETATTR), and the holder keeps the delegation.
+//! revokes it from a client that does not answer. A client of NFSv4.0 has no FREE_STATEID: a delegation that is revoked from
+//! it is gone at once. A request for attributes recalls nothing: the server asks the holder of a write delegation for those
+//! that it may have changed (CB_GETATTR), and the holder keeps the delegation.
 //!
 //! A thread for each client that has something to return calls the client; it ends when nothing is left to recall.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use vfs::{Context, FileHandle, LeaseCallback, LeaseEvent, LeaseId, LeaseRights};
 
-use super::{Removed, Session, StateTable, Tables};
+use super::callback_path::CallbackPath;
+use super::clients::Client;
+use super::{Removed, StateTable, Tables};
 use crate::node::FileNode;
 use crate::request::Result;
 use crate::wire::status::Status;
@@ -36,7 +40,7 @@ const SEQID: u32 = 1;
 
 /// A delegation.
 pub(super) struct Delegation {
-    client: u64,
+    pub(super) client: u64,
     pub(super) node: FileNode,
     /// The bytes of the file's handle.
     handle: Vec<u8>,
@@ -68,14 +72,21 @@ pub(crate) struct DelegationRequest<'a> {
     pub(crate) is_write: bool,
 }
 
-/// The client with a write delegation, the bytes of the file's handle, and the client's sessions.
-type WriteHolder = (u64, Vec<u8>, Vec<Arc<Session>>);
+/// The client with a write delegation.
+struct WriteHolder {
+    holder: u64,
+    /// Whether the asker is the holder: a client of NFSv4.0, most of whose requests do not say whose they are.
+    is_asker: bool,
+    /// The bytes of the file's handle.
+    handle: Vec<u8>,
+    paths: Vec<CallbackPath>,
+}
 
 /// A delegation that is to be recalled.
 struct PendingRecall {
     state: StateId,
     handle: Vec<u8>,
-    sessions: Vec<Arc<Session>>,
+    paths: Vec<CallbackPath>,
 }
 
 impl Delegation {
@@ -126,6 +137,7 @@ impl StateTable {
         {
             delegation.lease = Some(lease);
             if delegation.phase == Phase::Held {
+                tables.note_reclaim(client);
                 return Some(self.state_id(number, SEQID));
             }
         }
@@ -152,8 +164,11 @@ impl StateTable {
                     let Some(delegation) = locked.delegations.get_mut(&number) else { return };
                     delegation.phase = Phase::Revoked;
                     delegation.lease = None;
-                    let node = delegation.node.clone();
+                    let (node, client) = (delegation.node.clone(), delegation.client);
+                    let is_minor0 = locked.clients.get(&client).is_some_and(Client::is_minor0);
+                    let removed = if is_minor0 { locked.remove_delegation(number) } else { None };
                     drop(locked);
+                    drop(removed);
                     // a client that may still read holds nothing: a delegation is returned as a whole
                     node.export.filesystem.leases().release(ino, lease);
                 }
@@ -161,16 +176,21 @@ impl StateTable {
         })
     }
 
-    /// Asks the client that has a write delegation of a file for the attributes in its cache, on behalf of another client.
-    /// Returns them with the number of the holder. None: there is no such delegation, or the holder does not answer.
+    /// Asks the client that has a write delegation of a file for the attributes in its cache, on behalf of another client,
+    /// which is known by its number and address. Returns them with the number of the holder; no attributes: the holder asks
+    /// itself. None: there is no such delegation, or the holder does not answer.
     pub(crate) fn cached_attributes(
         &self,
-        client: u64,
+        asker: (u64, SocketAddr),
         file: &FileHandle,
-    ) -> Option<(u64, CachedAttributes)> {
-        let (holder, handle, sessions) = self.lock().write_holder(client, file)?;
-        let mut answers = sessions.iter().map(|it| it.cached_attributes(&handle, ATTRIBUTE_TIME));
-        Some((holder, answers.find_map(|answer| answer)?))
+    ) -> Option<(u64, Option<CachedAttributes>)> {
+        let WriteHolder { holder, is_asker, handle, paths } =
+            self.lock().write_holder(asker, file)?;
+        if is_asker {
+            return Some((holder, None));
+        }
+        let mut answers = paths.iter().map(|it| it.cached_attributes(&handle, ATTRIBUTE_TIME));
+        Some((holder, Some(answers.find_map(|answer| answer)?)))
     }
 
     /// DELEGRETURN.
@@ -226,19 +246,31 @@ impl Tables {
         delegation.filter(|found| found.client == client).ok_or(Status::BAD_STATEID)
     }
 
-    /// The client other than `client` that has a write delegation of a file, the bytes of the file's handle, and the
-    /// sessions by which the holder can be called.
-    fn write_holder(&self, client: u64, file: &FileHandle) -> Option<WriteHolder> {
+    /// The client with a write delegation of a file, unless the asker has said that it is that client.
+    fn write_holder(
+        &self,
+        (client, address): (u64, SocketAddr),
+        file: &FileHandle,
+    ) -> Option<WriteHolder> {
         let others =
             self.clients.iter().filter(|(number, it)| **number != client && !it.is_courteous);
         let mut held = others.filter_map(|(number, holder)| {
             let delegation = self.delegations.get(holder.delegations.get(file)?)?;
-            let is_held = delegation.is_write && delegation.phase == Phase::Held;
-            is_held.then_some((*number, holder, delegation))
+            // the connection tells whose request it is
+            let is_asker = holder.is_minor0() && holder.address == address;
+            let is_held = match delegation.phase {
+                Phase::Held => delegation.is_write,
+                Phase::Recalled => delegation.is_write && is_asker,
+                Phase::Revoked => false,
+            };
+            is_held.then(|| WriteHolder {
+                holder: *number,
+                is_asker,
+                handle: delegation.handle.clone(),
+                paths: self.callback_paths(holder),
+            })
         });
-        let (number, holder, delegation) = held.next()?;
-        let sessions = holder.sessions.iter().filter_map(|id| self.sessions.get(id));
-        Some((number, delegation.handle.clone(), sessions.cloned().collect()))
+        held.next()
     }
 
     /// TEST_STATEID of a delegation.
@@ -277,12 +309,9 @@ impl Tables {
             if delegation.phase != Phase::Recalled {
                 continue;
             }
-            let sessions = record.sessions.iter().filter_map(|id| self.sessions.get(id));
-            return Some(PendingRecall {
-                state: super::state_id(boot, number, SEQID),
-                handle: delegation.handle.clone(),
-                sessions: sessions.cloned().collect(),
-            });
+            let (state, handle) = (super::state_id(boot, number, SEQID), delegation.handle.clone());
+            let paths = self.callback_paths(self.clients.get(&client)?);
+            return Some(PendingRecall { state, handle, paths });
         }
         record.recalls.has_thread = false;
         None
@@ -323,8 +352,8 @@ fn call_client(tables: &Weak<Mutex<Tables>>, client: u64, boot: u32) {
             return;
         }
         let next = tables.upgrade().and_then(|tables| tables.lock().next_recall(client, boot));
-        let Some(PendingRecall { state, handle, sessions }) = next else { return };
-        let mut results = sessions.iter().map(|it| it.recall(&state, &handle, REPLY_TIME));
+        let Some(PendingRecall { state, handle, paths }) = next else { return };
+        let mut results = paths.iter().map(|it| it.recall(&state, &handle, REPLY_TIME));
         if results.any(|result| result == Some(Status::OK)) {
             continue;
         }

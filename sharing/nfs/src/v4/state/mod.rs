@@ -14,6 +14,8 @@
 //! A server that starts with a list of clients from before gives them a grace period. Only they may open and lock
 //! then, and only what they say they had. It ends when all of them have finished, or after the time of a lease.
 
+mod callback_path;
+mod callback_program;
 mod client_list;
 mod clients;
 mod clients_v40;
@@ -271,7 +273,7 @@ impl Tables {
         }
     }
 
-    /// The opens and locked ranges of the clients of NFSv4.0.
+    /// The opens, locked ranges and delegations of the clients of NFSv4.0.
     fn count_v40_states(&self) -> Vec<(Vec<u8>, StateCount)> {
         let clients = self.clients.iter();
         let confirmed = clients.filter(|(_, client)| client.is_confirmed && client.is_minor0());
@@ -289,7 +291,8 @@ impl Tables {
         }
         let ranges = files.values().map(|target| target.count_ranges(number)).sum();
         let opens = client.opens.values().filter_map(|open| self.opens.get(open));
-        StateCount { opens: opens.map(OpenState::count_combinations).sum(), ranges }
+        let opens = opens.map(OpenState::count_combinations).sum();
+        StateCount { opens, ranges, delegations: client.delegations.len() }
     }
 
     /// After a client of NFSv4.0 has reclaimed something: whether that was all ends its part of the grace period.
@@ -300,7 +303,8 @@ impl Tables {
         let unfinished = self.grace.as_ref().map(|grace| &grace.unfinished);
         let Some(Some(before)) = unfinished.and_then(|all| all.get(&client.owner)) else { return };
         let now = self.count_states(number, client);
-        if now.opens < before.opens || now.ranges < before.ranges {
+        let has_all = now.opens >= before.opens && now.ranges >= before.ranges;
+        if !has_all || now.delegations < before.delegations {
             return;
         }
         let owner = client.owner.clone();

@@ -229,7 +229,8 @@ impl StateTable {
         let number = self.number_v40(id)?;
         let of_lock = tables.locks.get(&number).map(|lock| lock.client);
         let of_open = tables.opens.get(&number).filter(|open| open.is_confirmed);
-        let client = of_lock.or_else(|| of_open.map(|open| open.client));
+        let of_delegation = tables.delegations.get(&number).map(|delegation| delegation.client);
+        let client = of_lock.or_else(|| of_open.map(|open| open.client)).or(of_delegation);
         let client = client.ok_or_else(|| tables.missing(number))?;
         if !tables.client(client)?.is_minor0() {
             return Err(Status::BAD_STATEID);

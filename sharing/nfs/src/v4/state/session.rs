@@ -10,8 +10,8 @@ use crate::connection::Connection;
 use crate::request::Result;
 use crate::wire::status::Status;
 use crate::wire::v4::{
-    CachedAttributes, Callback, CallbackAnswer, CallbackOperation, CallbackTarget,
-    ChannelAttributes, Sequence, SessionId, StateId,
+    Callback, CallbackAnswer, CallbackOperation, CallbackTarget, ChannelAttributes, Sequence,
+    SessionId,
 };
 use crate::wire::xdr::Reader;
 
@@ -95,27 +95,9 @@ impl Session {
         is_wanted && !self.has_back_channel()
     }
 
-    /// Calls the client to return a delegation. Returns its answer; none: it cannot be called, or does not answer.
-    pub(crate) fn recall(&self, state: &StateId, handle: &[u8], time: Duration) -> Option<Status> {
-        let operation = CallbackOperation::Recall { state: *state, handle };
-        self.call(operation, time, |status, _| Some(status))
-    }
-
-    /// Asks the client for the attributes of a file that it may have changed in its cache. None: it cannot be called, or
-    /// does not answer.
-    pub(crate) fn cached_attributes(
-        &self,
-        handle: &[u8],
-        time: Duration,
-    ) -> Option<CachedAttributes> {
-        let operation = CallbackOperation::GetAttributes { handle };
-        self.call(operation, time, |status, reader| {
-            if status.is_ok() { CachedAttributes::parse(reader).ok() } else { None }
-        })
-    }
-
-    /// Calls the client, one call after the other. `parse` gets the status and the rest of the result.
-    fn call<T>(
+    /// Calls the client, one call after the other. `parse` gets the status and the rest of the result. None: the client
+    /// cannot be called, or does not answer.
+    pub(super) fn call<T>(
         &self,
         operation: CallbackOperation<'_>,
         time: Duration,

@@ -1,14 +1,14 @@
-//! Calls of the server to a client with a session (RFC 5661, section 20).
+//! Calls of the server to a client: with a session (RFC 5661, section 20), or of NFSv4.0 (RFC 7530, section 15).
 //!
 //! ```text
-//! CB_COMPOUND   tag (empty), minor version, 0, number of operations: 2
-//! CB_SEQUENCE   11, session, number, slot 0, highest slot 0, not cached, no referring calls
+//! CB_COMPOUND   tag (empty), minor version, 0 or the client's number of its program, number of operations: 2 or 1
+//! CB_SEQUENCE   11, session, number, slot 0, highest slot 0, not cached, no referring calls; not in NFSv4.0
 //! CB_RECALL     4, stateid, truncate, handle
 //! CB_GETATTR    3, handle, bitmap of attributes: change and size
 //! result        status, tag, number of results, (number, status, result) ...
 //! ```
 //!
-//! The second operation is one of CB_RECALL and CB_GETATTR.
+//! The last operation is one of CB_RECALL and CB_GETATTR.
 
 use super::{Bitmap, SessionId, StateId, attr};
 use crate::wire::rpc::{Credentials, parse_reply, write_call};
@@ -16,8 +16,12 @@ use crate::wire::status::Status;
 use crate::wire::xdr::{Reader, Writer};
 use crate::wire::{Error, Result};
 
-const CALLBACK_VERSION: u32 = 1;
-const CB_COMPOUND: u32 = 1;
+/// The version of a client's program.
+pub const CALLBACK_VERSION: u32 = 1;
+/// The procedure of a client's program that does nothing.
+pub const CB_NULL: u32 = 0;
+/// The procedure of a client's program that carries out operations.
+pub const CB_COMPOUND: u32 = 1;
 const CB_GETATTR: u32 = 3;
 const CB_RECALL: u32 = 4;
 const CB_SEQUENCE: u32 = 11;
@@ -98,19 +102,34 @@ impl Callback<'_> {
         for number in [self.sequence, 0, 0, 0, 0] {
             writer.u32(number);
         }
-        match self.operation {
-            CallbackOperation::Recall { state, handle } => {
+        self.operation.write(writer);
+    }
+}
+
+impl CallbackOperation<'_> {
+    fn write(&self, writer: &mut Writer) {
+        match self {
+            Self::Recall { state, handle } => {
                 writer.u32(CB_RECALL);
                 state.write(writer);
                 writer.bool(false);
                 writer.opaque(handle);
             }
-            CallbackOperation::GetAttributes { handle } => {
+            Self::GetAttributes { handle } => {
                 writer.u32(CB_GETATTR);
                 writer.opaque(handle);
                 CACHED_ATTRIBUTES.write(writer);
             }
         }
+    }
+
+    /// Writes the arguments of a call to a client of NFSv4.0. `ident` is the number that the client gave its program.
+    pub fn write_v40(&self, writer: &mut Writer, ident: u32) {
+        writer.count(0);
+        for number in [0, ident, 1] {
+            writer.u32(number);
+        }
+        self.write(writer);
     }
 }
 
@@ -136,6 +155,18 @@ impl<'a> CallbackAnswer<'a> {
         let status = Status::from_number(reader.u32()?);
         Ok(Some(Self { sequence, result: Some((status, reader)) }))
     }
+}
+
+/// Parses the results of a call to a client of NFSv4.0: the status of the operation, and the rest of its result.
+pub fn parse_v40_results<'a>(reader: &mut Reader<'a>) -> Result<(Status, Reader<'a>)> {
+    let status = Status::from_number(reader.u32()?);
+    reader.opaque(MAX_TAG)?;
+    if reader.u32()? == 0 {
+        return Ok((status, Reader::new(&[])));
+    }
+    let _operation = reader.u32()?;
+    let status = Status::from_number(reader.u32()?);
+    Ok((status, Reader::new(reader.rest())))
 }
 
 impl CachedAttributes {

@@ -18,12 +18,16 @@ mod session;
 
 pub use attributes::{AclEntry, SetAttributes, SetTime, Time, attr};
 pub use bitmap::Bitmap;
-pub use callback::{CachedAttributes, Callback, CallbackAnswer, CallbackOperation, CallbackTarget};
+pub use callback::{
+    CALLBACK_VERSION, CB_COMPOUND, CB_NULL, CachedAttributes, Callback, CallbackAnswer,
+    CallbackOperation, CallbackTarget, parse_v40_results,
+};
 pub use operation::{
     CreateKind, ExclusiveCreate, Locker, NewState, OpenClaim, OpenCreate, OpenOwner, Operation, op,
 };
 pub use session::{
-    ChannelAttributes, ClientOwner, CreateSession, ExchangeId, Sequence, SetClientId,
+    CallbackProgram, ChannelAttributes, ClientOwner, CreateSession, ExchangeId, Sequence,
+    SetClientId,
 };
 
 use super::xdr::{Reader, Writer};

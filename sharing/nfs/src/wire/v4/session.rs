@@ -1,6 +1,9 @@
 //! The operations of clients and sessions (RFC 5661, sections 18.34 to 18.51; RFC 7530, section 16.33).
 
+use std::net::SocketAddr;
+
 use super::{CallbackTarget, MAX_OWNER, SessionId, Verifier};
+use crate::wire::portmap;
 use crate::wire::rpc::Credentials;
 use crate::wire::xdr::{Reader, Writer};
 use crate::wire::{Error, Result};
@@ -14,12 +17,24 @@ pub struct ClientOwner<'a> {
     pub id: &'a [u8],
 }
 
-/// SETCLIENTID: a client of minor version 0 makes itself known. The address of its callbacks is parsed and dropped,
-/// since the server sends none to such clients.
+/// SETCLIENTID: a client of minor version 0 makes itself known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SetClientId<'a> {
     /// The client.
     pub owner: ClientOwner<'a>,
+    /// The program by which the client wants to be called; none: it has no address that the server understands.
+    pub callback: Option<CallbackProgram>,
+}
+
+/// The program of a client of minor version 0 that the server calls (`cb_client4`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CallbackProgram {
+    /// The number of the program.
+    pub program: u32,
+    /// The address, over TCP.
+    pub address: SocketAddr,
+    /// The client's own number of the program, which each call has.
+    pub ident: u32,
 }
 
 /// EXCHANGE_ID: a client makes itself known.
@@ -94,13 +109,17 @@ impl<'a> SetClientId<'a> {
     pub(super) fn parse(reader: &mut Reader<'a>) -> Result<Self> {
         let verifier = reader.fixed()?;
         let owner = ClientOwner { verifier, id: reader.opaque(MAX_OWNER)? };
-        // program, network, address, number of the callback
-        reader.u32()?;
-        reader.opaque(MAX_OWNER)?;
-        reader.opaque(MAX_OWNER)?;
-        reader.u32()?;
-        Ok(Self { owner })
+        let (program, network) = (reader.u32()?, reader.opaque(MAX_OWNER)?);
+        let (address, ident) = (reader.opaque(MAX_OWNER)?, reader.u32()?);
+        let address =
+            if is_tcp(network) { portmap::parse_universal_address(address) } else { None };
+        let callback = address.map(|address| CallbackProgram { program, address, ident });
+        Ok(Self { owner, callback })
     }
+}
+
+fn is_tcp(network: &[u8]) -> bool {
+    [&b"tcp"[..], b"tcp6"].contains(&network)
 }
 
 impl<'a> ExchangeId<'a> {
