@@ -13,7 +13,7 @@ use engine::pool::{Healed, Package, ReceiveRequest, Received, StreamHeader, Stre
 use fuse::RollbackOutcome;
 
 use super::mounts::{SavedMount, UnmountOptions, is_within};
-use super::received_properties::{follow_key_locations, received_properties};
+use super::received_properties::{follow_key_locations, received_properties, received_secret};
 use super::streams::BUFFER_SIZE;
 use super::{ManagedPool, Pools};
 use crate::auth::Caller;
@@ -207,13 +207,15 @@ impl Pools {
         (input, naming): (&mut StreamInput<'_>, &Naming<'_>),
         (header, target): (&StreamHeader, &str),
     ) -> Result<Received> {
+        let properties = received_properties(call, (&*input, naming), (header, target))?;
         let request = ReceiveRequest {
             target: target.to_owned(),
             snapshot: naming.part.map(str::to_owned),
             force: call.force,
             dry_run: call.dry_run,
             resumable: call.resumable,
-            properties: received_properties(call, (&*input, naming), (header, target))?,
+            secret: received_secret(call, &properties),
+            properties,
         };
         let before = pool.property_values(target).ok().filter(|_| !call.dry_run);
         let mut exchange = |hidden: &str, exchange: &mut dyn FnMut() -> engine::Result<()>| {

@@ -153,3 +153,28 @@ fn raw_tree_gets_the_senders_key_location() {
     assert_eq!(property(&nas, "keylocation tank/safe"), format!("{location}\tlocal"));
     nas.run_ok("zfs load-key tank/safe");
 }
+
+#[test]
+fn received_tree_gets_one_key_of_its_own() {
+    let nas = import_sent("recv-key");
+    let key = path_arg(&nas.0.join("key"));
+    std::fs::write(nas.0.join("key"), "correct horse battery staple\n").unwrap();
+    nas.run_ok("zfs create -o mountpoint=none tank/src");
+    nas.run_ok("zfs create tank/src/child");
+    nas.run_ok("zfs snapshot -r tank/src@a");
+    nas.run_ok("zfs snapshot -r tank/src@b");
+    let own = format!("-o encryption=on -o keyformat=passphrase -o keylocation=file://{key}");
+    pass_ok(&nas, "zfs send -R tank/src@b", &format!("zfs receive -u {own} tank/dst"));
+    let facts = "zfs get -Ho value encryption,encryptionroot,keystatus tank/dst tank/dst/child";
+    assert_eq!(nas.run_ok(facts), "aes-256-gcm\ntank/dst\navailable\n".repeat(2));
+    assert_eq!(property(&nas, "keylocation tank/dst"), format!("file://{key}\tlocal"));
+    // below an encrypted file system, and without a key that standard input would have to bring
+    pass_ok(&nas, "zfs send -R tank/src@b", "zfs receive -u -x encryption tank/dst/below");
+    let root = nas.run_ok("zfs get -Ho value encryptionroot tank/dst/below/child");
+    assert_eq!(root, "tank/dst\n");
+    let prompt = "zfs receive -u -o encryption=on -o keyformat=passphrase tank/other";
+    let (status, said) = pass(&nas, "zfs send tank/src@a", prompt);
+    assert!(status == 2 && said.contains("stdin is in use"), "{status} {said}");
+    let (status, said) = pass(&nas, "zfs send -w tank/dst@a", "zfs receive -x encryption tank/raw");
+    assert!(status == 1 && said.contains("or excluded for raw streams"), "{status} {said}");
+}

@@ -32,6 +32,7 @@ mod file_ops;
 mod filesystem_upgrade;
 mod filesystems;
 mod handles;
+mod head_send;
 mod history;
 mod holds;
 mod incomplete;
@@ -51,6 +52,7 @@ mod raw_receive;
 mod receive;
 mod receive_begin;
 mod receive_checks;
+mod receive_encryption;
 mod receive_records;
 mod received_properties;
 mod redact;
@@ -100,7 +102,7 @@ use crate::{CachefileEntry, Error, Result};
 pub use add::AddOptions;
 pub use arc::{MemoryBudget, MemoryReservation};
 pub use background_gates::GatedWork;
-pub use backup::BackupRequest;
+pub use backup::{BackedUp, BackupRequest};
 pub use cache::CacheCounts;
 pub use checkpoint::CheckpointStatus;
 pub use corrective_receive::Healed;
@@ -119,6 +121,7 @@ pub use dry_run::NewVolumeShape;
 pub use dsl::write::DelegationEntries;
 pub use dsl::{DelegationTarget, DelegationUser, Delegations};
 pub(crate) use environment::Random;
+pub use encryption::is_encryption_property;
 pub use environment::{Environment, FillRandom};
 pub use filesystem_upgrade::{FILESYSTEM_VERSION, FilesystemUpgrade};
 pub use filesystems::OpenFileSystem;
@@ -126,6 +129,7 @@ pub use handles::{
     Activities, Background, Datasets, Drives, History, Keys, Permissions, Properties, Scans,
     Snapshots, Streams, Vdevs, Volumes,
 };
+pub use head_send::{busy_head_error, sent_head};
 pub use holds::Hold;
 pub use io_stats::{
     ClassIoStats, DriveIoStats, DriveQueueStats, LatencyStats, PoolIoStats, RequestStats, SlowDrive,
@@ -139,6 +143,7 @@ pub use open_volumes::DatasetHold;
 pub use properties::{CreateOptions, PoolProperty};
 pub use raidz_expand::ExpansionStatus;
 pub use receive::{ExchangeHead, ReceiveRequest, Received};
+pub use receive_encryption::UserSecret;
 pub use received_properties::ReceiveProperties;
 pub use replay_failures::ReplayFailure;
 pub use rewind::{Rewind, RewindProbe, RewindProgress, RewindTarget};

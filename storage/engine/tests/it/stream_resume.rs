@@ -268,6 +268,33 @@ fn full_stream_replaces_an_empty_file_system() {
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }
 
+#[test]
+fn resumed_full_stream_needs_force_to_replace() {
+    let (sender, _sent) = import_sent("forcesend");
+    let folder = TempDir::new("forceresume", 1, 128 << 20);
+    let pool = pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
+    let new = pool::NewDataset { name: "tank/copy".to_owned(), properties: Vec::new() };
+    pool.datasets().create_filesystem(&new).unwrap();
+    let mut request = ReceiveRequest {
+        target: "tank/copy".to_owned(),
+        force: true,
+        resumable: true,
+        ..ReceiveRequest::default()
+    };
+    let full = recorded("full.zstream");
+    pool.streams().receive(&request, &mut &full[..300_000]).unwrap_err();
+    let token = resume_token(&pool, "tank/copy").expect("a token");
+    let rest = send_resumed(&sender, &token);
+    request.force = false;
+    let why = pool.streams().receive(&request, &mut &rest[..]).unwrap_err().to_string();
+    assert!(why.contains("must specify -F to overwrite it"), "{why}");
+    request.force = true;
+    pool.streams().receive(&request, &mut &rest[..]).unwrap();
+    let [ours, theirs] = [(&pool, "tank/copy"), (&sender, "tank/clone")]
+        .map(|(pool, fs)| read_file(pool, fs, "folder/numbers"));
+    assert!(ours == theirs);
+}
+
 /// A stream that copies a pool's drive in the middle, as a power cut there would leave it.
 struct CutAt<'a> {
     stream: &'a [u8],
