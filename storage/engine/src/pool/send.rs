@@ -85,7 +85,14 @@ impl Streams<'_> {
             writer.begin_package(begin.clone(), list).map_err(failed)?;
         }
         for step in &plan.steps {
-            self.pool.send_step(plan, step, &mut writer)?;
+            let begun = writer.bytes();
+            if let Err(why) = self.pool.send_step(plan, step, &mut writer) {
+                // so that a receiver keeps the snapshots before this one, as with OpenZFS
+                if plan.package.is_some() && writer.bytes() == begun {
+                    writer.end_package().map_err(failed)?;
+                }
+                return Err(why);
+            }
         }
         if plan.package.is_some() {
             writer.end_package().map_err(failed)?;

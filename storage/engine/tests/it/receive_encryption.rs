@@ -1,6 +1,8 @@
 //! Plain streams that are received encrypted, and the properties of a key that a stream does not permit.
 
-use engine::pool::{NewDataset, Pool, ReceiveProperties, ReceiveRequest, UserSecret};
+use engine::pool::{
+    NewDataset, Pool, ReceiveProperties, ReceiveRequest, SendRequest, StreamInput, UserSecret,
+};
 use engine::{Error, KeyState};
 
 use crate::streams::{close_and_check, create_pool};
@@ -104,5 +106,33 @@ fn keys_that_a_stream_decides_are_refused() {
     let why = receive_with(&pool, "tank/copy", &increment, (&OWN_KEY, &[])).unwrap_err();
     assert!(why.to_string().contains("cannot be set for incremental streams"), "{why}");
     receive_with(&pool, "tank/copy", &increment, (&[], &[])).unwrap();
+    close_and_check(pool, &folder);
+}
+
+#[test]
+fn stream_ends_where_a_key_is_missing() {
+    let (pool, folder) = create_pool("missingkey");
+    let plain = NewDataset { name: "tank/a".to_owned(), ..NewDataset::default() };
+    pool.datasets().create_filesystem(&plain).unwrap();
+    let secret = NewDataset { name: "tank/a/secret".to_owned(), properties: pairs(&OWN_KEY) };
+    pool.datasets().create_filesystem_with(&secret, Some(SECRET)).unwrap();
+    let both = ["tank/a@one", "tank/a/secret@one"].map(str::to_owned);
+    pool.snapshots().create(&both).unwrap();
+    pool.keys().unload("tank/a/secret").unwrap();
+    let request = SendRequest {
+        snapshot: "tank/a@one".to_owned(),
+        replicate: true,
+        ..SendRequest::default()
+    };
+    let mut stream = Vec::new();
+    let why = pool.streams().send(&request, &mut stream).unwrap_err().to_string();
+    assert!(why.contains("source key must be loaded"), "{why}");
+    // the first file system is received, and the stream is whole
+    let mut input = &stream[..];
+    let mut input = StreamInput::open(&mut input).unwrap();
+    let first = input.next_snapshot().unwrap().expect("a snapshot");
+    assert_eq!(first.name, "tank/a@one");
+    input.skip_snapshot().unwrap();
+    assert_eq!(input.next_snapshot().unwrap(), None);
     close_and_check(pool, &folder);
 }
