@@ -21,7 +21,7 @@ use crate::writer::StreamWriter;
 use crate::{Error, Result};
 
 /// Threads that read blocks.
-const READERS: u32 = 4;
+const READERS: usize = 4;
 /// Bytes in the queue; a block more fits.
 const MAX_BYTES: usize = 16 << 20;
 /// Records in the queue.
@@ -29,7 +29,9 @@ const MAX_ITEMS: usize = 4096;
 /// Blocks that a thread reads before it looks at the queue again, and their bytes.
 const READ_BLOCKS: usize = 16;
 const READ_BYTES: usize = 256 << 10;
-/// Records that the stream takes at once.
+/// Records that the walk puts in, and that the stream takes, at once: threads wake one another less often.
+const WALK_ITEMS: usize = 32;
+const WALK_BYTES: usize = 256 << 10;
 const WRITE_ITEMS: usize = 64;
 
 /// The bytes of a block: as they are stored, or its content.
@@ -222,7 +224,8 @@ impl<'a> SendQueue<'a> {
         Self { state: Mutex::new(State::default()), room, work, front }
     }
 
-    fn push(&self, item: Item<'a>) -> Result<()> {
+    fn push_all(&self, items: Vec<Item<'a>>) -> Result<()> {
+        let blocks = items.iter().filter(|item| matches!(item, Item::Block(_))).count();
         let mut state = self.state.lock();
         while (state.bytes >= MAX_BYTES || state.items.len() >= MAX_ITEMS) && !state.is_stopped {
             self.room.wait(&mut state);
@@ -230,11 +233,10 @@ impl<'a> SendQueue<'a> {
         if state.is_stopped {
             return Err(ended());
         }
-        let is_block = matches!(item, Item::Block(_));
-        state.bytes += item.bytes();
-        state.items.push_back(item);
+        state.bytes += items.iter().map(Item::bytes).sum::<usize>();
+        state.items.extend(items);
         drop(state);
-        if is_block {
+        for _ in 0..blocks.min(READERS) {
             self.work.notify_one();
         }
         self.front.notify_one();
@@ -317,7 +319,10 @@ impl<'a> SendQueue<'a> {
 pub(crate) struct Outlet<'scope, 'env, 'a> {
     queue: &'env SendQueue<'a>,
     scope: &'scope Scope<'scope, 'env>,
-    readers: u32,
+    readers: usize,
+    /// Records that are not in the queue yet.
+    pending: Vec<Item<'a>>,
+    bytes: usize,
 }
 
 impl<'scope, 'env, 'a> Outlet<'scope, 'env, 'a> {
@@ -325,12 +330,41 @@ impl<'scope, 'env, 'a> Outlet<'scope, 'env, 'a> {
         queue: &'env SendQueue<'a>,
         scope: &'scope Scope<'scope, 'env>,
     ) -> Self {
-        Self { queue, scope, readers: 0 }
+        Self { queue, scope, readers: 0, pending: Vec::new(), bytes: 0 }
+    }
+
+    fn push(&mut self, item: Item<'a>) -> Result<()> {
+        self.bytes += item.bytes();
+        self.pending.push(item);
+        if self.pending.len() < WALK_ITEMS && self.bytes < WALK_BYTES {
+            return Ok(());
+        }
+        self.flush()
+    }
+
+    /// Puts all records into the queue. The walk ends with it.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        let items = std::mem::take(&mut self.pending);
+        self.bytes = 0;
+        let blocks = items.iter().filter(|item| matches!(item, Item::Block(_)));
+        let (count, bytes) = blocks.fold((0, 0), |(n, bytes), item| (n + 1, bytes + item.bytes()));
+        self.queue.push_all(items)?;
+        // small streams need few threads
+        let wanted = usize::div_ceil(count, READ_BLOCKS).max(usize::div_ceil(bytes, READ_BYTES));
+        for _ in self.readers..READERS.min(self.readers + wanted) {
+            self.readers += 1;
+            let queue = self.queue;
+            // without it, the other threads read
+            let _ = Builder::new()
+                .name("send reader".to_owned())
+                .spawn_scoped(self.scope, move || queue.read_blocks());
+        }
+        Ok(())
     }
 
     /// A record and its payload.
     pub(crate) fn record(&mut self, record: Record, payload: Vec<u8>) -> Result<()> {
-        self.queue.push(Item::Record(record, payload))
+        self.push(Item::Record(record, payload))
     }
 
     /// Records with parts of a block of this many bytes, which is to be read.
@@ -342,32 +376,22 @@ impl<'scope, 'env, 'a> Outlet<'scope, 'env, 'a> {
     ) -> Result<()> {
         let read = Read::Waiting(read);
         let bytes = units::to_usize(bytes);
-        self.queue.push(Item::Block(Block { records, bytes, read }))?;
-        // a thread for each of the first blocks, so that small streams need few
-        if self.readers < READERS {
-            self.readers += 1;
-            let queue = self.queue;
-            // without it, the other threads read
-            let _ = Builder::new()
-                .name("send reader".to_owned())
-                .spawn_scoped(self.scope, move || queue.read_blocks());
-        }
-        Ok(())
+        self.push(Item::Block(Block { records, bytes, read }))
     }
 
     /// No object of a range exists.
     pub(crate) fn free_objects(&mut self, range: FreeObjects) -> Result<()> {
-        self.queue.push(Item::FreeObjects(range))
+        self.push(Item::FreeObjects(range))
     }
 
     /// A range of an object is a hole.
     pub(crate) fn free_range(&mut self, range: FreeRange) -> Result<()> {
-        self.queue.push(Item::FreeRange(range))
+        self.push(Item::FreeRange(range))
     }
 
     /// The stream leaves out a range of an object.
     pub(crate) fn redact_range(&mut self, range: RedactRange) -> Result<()> {
-        self.queue.push(Item::Redact(range))
+        self.push(Item::Redact(range))
     }
 }
 

@@ -117,7 +117,13 @@ pub fn send(source: &SendSource<'_>, out: &mut StreamWriter<'_>) -> Result<()> {
     std::thread::scope(|scope| {
         let outlet = Outlet::new(&queue, scope);
         let mut sender = Sender { source, out: outlet, to_guid: source.guid, overlay };
-        let walk = || queue.run_walk(move || sender.send_dnodes());
+        let walk = || {
+            queue.run_walk(move || {
+                let done = sender.send_dnodes();
+                // what precedes an error is sent
+                sender.out.flush().and(done)
+            });
+        };
         Builder::new().name("send walk".to_owned()).spawn_scoped(scope, walk)?;
         queue.write_all(out)
     })?;

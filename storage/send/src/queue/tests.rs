@@ -58,7 +58,9 @@ fn send(damaged: u64, out: &mut dyn io::Write) -> Result<()> {
     thread::scope(|scope| {
         let mut outlet = Outlet::new(&queue, scope);
         let queue = &queue;
-        scope.spawn(move || queue.run_walk(move || walk(&mut outlet, damaged)));
+        scope.spawn(move || {
+            queue.run_walk(move || walk(&mut outlet, damaged).and_then(|()| outlet.flush()));
+        });
         queue.write_all(&mut StreamWriter::new(out))
     })
 }
