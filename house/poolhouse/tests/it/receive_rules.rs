@@ -157,8 +157,9 @@ fn raw_tree_gets_the_senders_key_location() {
 #[test]
 fn received_tree_gets_one_key_of_its_own() {
     let nas = import_sent("recv-key");
-    let key = path_arg(&nas.0.join("key"));
-    std::fs::write(nas.0.join("key"), "correct horse battery staple\n").unwrap();
+    let file = nas.0.join("key");
+    let key = path_arg(&file);
+    std::fs::write(&file, "correct horse battery staple\n").unwrap();
     nas.run_ok("zfs create -o mountpoint=none tank/src");
     nas.run_ok("zfs create tank/src/child");
     nas.run_ok("zfs snapshot -r tank/src@a");

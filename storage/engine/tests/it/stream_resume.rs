@@ -145,6 +145,33 @@ fn saved_part_of_a_receive_is_sent_on() {
 }
 
 #[test]
+fn saved_part_may_have_no_records() {
+    let (sender, _sent) = import_sent("emptysend");
+    let [first, second] = ["emptyfirst", "emptysecond"].map(|name| TempDir::new(name, 1, 128 << 20));
+    let [middle, last] = [&first, &second].map(|folder| {
+        pool::create(&new_pool(folder, VdevLayout::Single, 1), &environment()).unwrap()
+    });
+    for whole in ["full.zstream", "incremental.zstream"].map(recorded) {
+        // BEGIN alone
+        receive_resumable(&middle, "tank/copy", &whole[..312]).unwrap_err();
+        assert!(resume_token(&middle, "tank/copy").is_some());
+        let saved = send_saved(&middle, "tank/copy").unwrap();
+        receive_resumable(&last, "tank/copy", &saved).unwrap_err();
+        for pool in [&middle, &last] {
+            let token = resume_token(pool, "tank/copy").expect("a token");
+            receive_resumable(pool, "tank/copy", &send_resumed(&sender, &token)).unwrap();
+        }
+    }
+    for (pool, folder) in [(middle, first), (last, second)] {
+        let ours = tail(&read_file(&pool, "tank/copy", "large"));
+        assert!(ours == tail(&read_file(&sender, "tank/from", "large")));
+        pool.export().unwrap();
+        drop(pool);
+        assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    }
+}
+
+#[test]
 fn aborted_receive_leaves_nothing_behind() {
     let (pool, folder) = import_sent("abort");
     let full = recorded("full.zstream");
