@@ -38,7 +38,7 @@ impl<'a> Naming<'a> {
             None => (call.target.as_str(), None),
         };
         if part.is_some()
-            && (input.compound_name().is_some() || call.naming != ReceiveNaming::Exact)
+            && (!input.has_one_snapshot() || call.naming != ReceiveNaming::Exact)
         {
             return Err(Error::usage_error(format!(
                 "'{}': a stream of several snapshots keeps their names",
@@ -251,8 +251,7 @@ fn would_receive(header: StreamHeader, target: &str) -> ReceivedSnapshot {
     }
 }
 
-/// Makes the file systems of a raw stream inherit their parents' keys, where they did so on the
-/// sender.
+/// Makes the file systems of a raw stream encryption roots, or inherit their parents' keys, as on the sender.
 fn follow_encryption_roots(
     pool: &ManagedPool,
     package: &Package,
@@ -262,9 +261,14 @@ fn follow_encryption_roots(
         return Ok(());
     }
     // the top of the stream keeps a key of its own
-    for dataset in package.datasets.iter().skip(1).filter(|it| !it.is_encryption_root) {
-        let local = naming.local_name(&dataset.name)?;
-        match pool.handle.keys().inherit_received_key(&local) {
+    for dataset in package.datasets.iter().skip(1) {
+        let (local, keys) = (naming.local_name(&dataset.name)?, pool.handle.keys());
+        let followed = if dataset.is_encryption_root {
+            keys.separate_received_key(&local)
+        } else {
+            keys.inherit_received_key(&local)
+        };
+        match followed {
             // it was left out of the stream
             Ok(()) | Err(engine::Error::NoSuchDataset { .. }) => {}
             Err(why) => return Err(why.into()),
@@ -278,7 +282,7 @@ fn place_received_holds(pool: &ManagedPool, package: &Package, naming: &Naming<'
     for dataset in &package.datasets {
         let local = naming.local_name(&dataset.name)?;
         for (snapshot, holds) in &dataset.holds {
-            let name = format!("{local}@{snapshot}");
+            let name = format!("{local}@{}", naming.part.unwrap_or(snapshot));
             let Ok(there) = pool.handle.snapshots().holds(&name) else { continue };
             for (tag, _) in holds.iter().filter(|(tag, _)| there.iter().all(|it| it.tag != *tag)) {
                 pool.handle.snapshots().place_hold(tag, std::slice::from_ref(&name))?;

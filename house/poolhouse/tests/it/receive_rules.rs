@@ -179,3 +179,39 @@ fn received_tree_gets_one_key_of_its_own() {
     let (status, said) = pass(&nas, "zfs send -w tank/dst@a", "zfs receive -x encryption tank/raw");
     assert!(status == 1 && said.contains("or excluded for raw streams"), "{status} {said}");
 }
+
+#[test]
+fn raw_increment_brings_a_new_encryption_root() {
+    let nas = import_sent("recv-newroot");
+    let (words, digits) = (nas.0.join("words"), nas.0.join("digits"));
+    std::fs::write(&words, "correct horse battery staple").unwrap();
+    std::fs::write(&digits, "5a".repeat(32)).unwrap();
+    let [words, digits] = [&words, &digits].map(|file| format!("file://{}", path_arg(file)));
+    let key = format!("-o encryption=on -o keyformat=passphrase -o keylocation={words}");
+    nas.run_ok(&format!("zfs create -o mountpoint=none {key} tank/src"));
+    nas.run_ok("zfs create tank/src/child");
+    nas.run_ok("zfs snapshot -r tank/src@a");
+    pass_ok(&nas, "zfs send -w -R tank/src@a", "zfs receive -u tank/dst");
+    nas.run_ok(&format!("zfs change-key -o keyformat=hex -o keylocation={digits} tank/src/child"));
+    nas.run_ok("zfs snapshot -r tank/src@b");
+    pass_ok(&nas, "zfs send -w -R -i @a tank/src@b", "zfs receive -u tank/dst");
+    let facts = "zfs get -Ho value encryptionroot,keylocation tank/dst/child";
+    assert_eq!(nas.run_ok(facts), format!("tank/dst/child\n{digits}\n"));
+    nas.run_ok("zfs load-key tank/dst/child");
+    nas.run_ok(&format!("zfs load-key -L {words} tank/dst"));
+}
+
+#[test]
+fn stream_with_holds_may_be_named() {
+    let nas = import_sent("recv-holds");
+    nas.run_ok("zfs create -o mountpoint=none tank/src");
+    nas.run_ok("zfs snapshot tank/src@a");
+    nas.run_ok("zfs hold kept tank/src@a");
+    pass_ok(&nas, "zfs send -h tank/src@a", "zfs receive -u tank/dst@first");
+    assert!(nas.run_ok("zfs holds tank/dst@first").contains("kept"));
+    nas.run_ok("zfs snapshot tank/src@b");
+    pass_ok(&nas, "zfs send -p -i @a tank/src@b", "zfs receive -u tank/dst@second");
+    nas.run_ok("zfs list tank/dst@second");
+    let (status, said) = pass(&nas, "zfs send -R tank/src@b", "zfs receive -u tank/all@one");
+    assert!(status == 2 && said.contains("keeps their names"), "{status} {said}");
+}

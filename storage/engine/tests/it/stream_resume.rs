@@ -145,6 +145,27 @@ fn saved_part_of_a_receive_is_sent_on() {
 }
 
 #[test]
+fn saved_increment_has_its_own_base() {
+    let (pool, folder) = import_sent("savedbase");
+    let [full, increment] = ["full.zstream", "incremental.zstream"].map(recorded);
+    receive_resumable(&pool, "tank/old", &full).unwrap();
+    receive_resumable(&pool, "tank/old", &increment[..300_000]).unwrap_err();
+    // a copy of the base that is younger than the saved part
+    receive_resumable(&pool, "tank/new", &full).unwrap();
+    let saved = send_saved(&pool, "tank/old").unwrap();
+    assert!(saved.len() > 200_000, "{}", saved.len());
+    receive_resumable(&pool, "tank/new", &saved).unwrap_err();
+    let token = resume_token(&pool, "tank/new").expect("a token");
+    receive_resumable(&pool, "tank/new", &send_resumed(&pool, &token)).unwrap();
+    let [ours, theirs] =
+        ["tank/new", "tank/from"].map(|fs| tail(&read_file(&pool, fs, "large")));
+    assert!(ours == theirs);
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
 fn saved_part_may_have_no_records() {
     let (sender, _sent) = import_sent("emptysend");
     let [first, second] = ["emptyfirst", "emptysecond"].map(|name| TempDir::new(name, 1, 128 << 20));
