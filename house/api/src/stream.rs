@@ -175,6 +175,9 @@ pub struct ReceivedStream {
     pub snapshots: Vec<ReceivedSnapshot>,
     /// A sentence for each file system that was received and could not be mounted.
     pub not_mounted: Vec<String>,
+    /// A sentence for each property of the stream that the pool cannot have.
+    #[serde(default)]
+    pub warnings: Vec<String>,
     /// The result of a corrective receive.
     #[serde(default)]
     pub healed: Option<HealedSnapshot>,

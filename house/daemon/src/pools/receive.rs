@@ -168,8 +168,9 @@ impl Pools {
             }
             let was_redacted = pool.is_redacted(&target);
             let place = (&header, target.as_str());
-            let done = self.receive_next(pool, call, (&mut *input, naming), place)?;
-            received.not_mounted.extend(done.warnings);
+            let (done, failed) = self.receive_next(pool, call, (&mut *input, naming), place)?;
+            received.warnings.extend(done.warnings);
+            received.not_mounted.extend(failed);
             if let Some(package) = moved.take_if(|_| !done.is_incremental)
                 && self.follow_renames(pool, &package, naming)?
             {
@@ -199,14 +200,15 @@ impl Pools {
         Ok(())
     }
 
-    /// Receives the next snapshot of a stream into a target. Mounts and shares follow its properties.
+    /// Receives the next snapshot of a stream into a target. Mounts and shares follow its properties; a sentence for each
+    /// that could not.
     fn receive_next(
         &self,
         pool: &ManagedPool,
         call: &ReceiveStream,
         (input, naming): (&mut StreamInput<'_>, &Naming<'_>),
         (header, target): (&StreamHeader, &str),
-    ) -> Result<Received> {
+    ) -> Result<(Received, Vec<String>)> {
         let properties = received_properties(call, (&*input, naming), (header, target))?;
         let request = ReceiveRequest {
             target: target.to_owned(),
@@ -224,12 +226,11 @@ impl Pools {
             }
             pool.exchange_mounted(target, hidden, exchange)
         };
-        let mut done = pool.handle.streams().receive_snapshot(&request, input, &mut exchange)?;
-        if let Some(before) = before {
-            let options = ChangeOptions { keep_mounts: call.no_mount, ..Default::default() };
-            done.warnings.extend(self.follow_properties(target, &before, &options)?);
-        }
-        Ok(done)
+        let done = pool.handle.streams().receive_snapshot(&request, input, &mut exchange)?;
+        let Some(before) = before else { return Ok((done, Vec::new())) };
+        let options = ChangeOptions { keep_mounts: call.no_mount, ..Default::default() };
+        let failed = self.follow_properties(target, &before, &options)?;
+        Ok((done, failed))
     }
 
     /// Creates the file systems above one that is received.

@@ -121,9 +121,10 @@ impl ReceiveArgs {
                 healed.snapshot, healed.examined, healed.damaged, healed.healed
             ))?;
         }
-        for why in &done.not_mounted {
+        for why in done.warnings.iter().chain(&done.not_mounted) {
             print::error(why);
         }
+        // as with OpenZFS, a property that this pool cannot have is no failure
         Ok(Outcome::complete_unless(!done.not_mounted.is_empty()))
     }
 

@@ -215,3 +215,18 @@ fn stream_with_holds_may_be_named() {
     let (status, said) = pass(&nas, "zfs send -R tank/src@b", "zfs receive -u tank/all@one");
     assert!(status == 2 && said.contains("keeps their names"), "{status} {said}");
 }
+
+#[test]
+fn unknown_received_property_is_no_failure() {
+    let nas = import_sent("recv-unknown");
+    let drive = nas.0.join("old.img");
+    std::fs::File::create(&drive).unwrap().set_len(96 << 20).unwrap();
+    let drive = path_arg(&drive);
+    nas.run_ok(&format!("zpool create -O mountpoint=none -o feature@large_blocks=disabled old {drive}"));
+    nas.run_ok("zfs create -o mountpoint=none -o recordsize=1M tank/src");
+    nas.run_ok("zfs snapshot tank/src@a");
+    let (status, said) = pass(&nas, "zfs send -p tank/src@a", "zfs receive -u old/dst");
+    assert!(said.contains("cannot receive recordsize property on old/dst"), "{said}");
+    assert_eq!(status, 0, "{said}");
+    nas.run_ok("zfs list old/dst@a");
+}
