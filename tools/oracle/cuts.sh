@@ -51,10 +51,10 @@ SCRIPT
 } >"$work/first"
 { cat "$work/begin"; cat <<'SCRIPT'
 listing() {
-  local dir; dir=$(mktemp -d); mount -t zfs "$1" "$dir"
+  local dir=/ram/look; mkdir -p "$dir"; mount -t zfs "$1" "$dir"
   (cd "$dir"; find . -printf '%P|%y|%m|%U|%G|%s|%T@|%l|%n\n' | LC_ALL=C sort
    find . -type f -size -64M -print0 | LC_ALL=C sort -z | xargs -0r sha256sum)
-  umount "$dir"; rmdir "$dir"
+  umount "$dir"
 }
 for pool in got mine; do
   mkdir -p /ram/$pool; cp --sparse=always /share/$pool/d0.img /ram/$pool/; zpool import -N -d /ram/$pool $pool

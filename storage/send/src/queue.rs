@@ -271,7 +271,9 @@ impl<'a> SendQueue<'a> {
                 let read = |(number, read): (u64, ReadBlock<'a>)| (number, read());
                 let done: Vec<_> =
                     MutexGuard::unlocked(&mut state, || taken.into_iter().map(read).collect());
-                done.into_iter().for_each(|(number, payload)| state.put(number, payload));
+                for (number, payload) in done {
+                    state.put(number, payload);
+                }
                 self.front.notify_one();
             } else if state.has_ended {
                 return;
