@@ -40,14 +40,16 @@ announce-test:
 
 # ROUNDS (10) random pools that we make from SEED (the time), from number FIRST (0) on: real OpenZFS
 # checks and changes each in a VM, and we import it again; and hundreds of commands, which run on
-# both (as root); and HISTORIES (6) histories of datasets, which are replicated both ways. The VM is built once per machine
+# both (as root); HISTORIES (6) histories of datasets, which are replicated both ways; and streams that are cut behind every
+# STEP-th (10) record, and resumed on the other system. The VM is built once per machine
 # (ten minutes, as root); POOLHOUSE_ORACLE names another program that does what fixtures/recipes/zfs-vm does.
 test-oracle: export HISTORIES ?= 6
+test-oracle: export STEP ?= 10
 test-oracle: setup
 	@if [ -z "$$POOLHOUSE_ORACLE" ] && [ "$$(id -u)" = 0 ]; then fixtures/recipes/zfs-vm build; fi
 	cargo build --quiet --locked -p poolhouse
 	cargo test --quiet --locked -p oracle --test it -- --ignored --nocapture \
-	 openzfs_imports_and_modifies commands_behave_as_in histories_are_replicated
+	 openzfs_imports_and_modifies commands_behave_as_in histories_are_replicated cut_streams_are
 
 # Tests that need a long time as well: 20,000 mutants of pools, properties with PROPTEST_CASES (1,024)
 # cases where 256 are usual, POOLHOUSE_CUTS (200,000) power cuts from POOLHOUSE_SEED (0) on, SCHEDULES (50,000)

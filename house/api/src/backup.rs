@@ -49,6 +49,9 @@ pub struct StartBackup {
     /// Bytes that the cache may take.
     #[serde(default)]
     pub cache_bytes: u64,
+    /// Days from now for which all that the snapshots need is protected from deletion (object lock).
+    #[serde(default)]
+    pub protect_days: Option<u64>,
     /// How the bucket is reached, if the repository is in one.
     #[serde(default)]
     pub access: Option<BucketAccess>,

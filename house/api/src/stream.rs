@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Call, Method, NeededPermission, pool_of};
+use crate::{Call, Method, NeededPermission, Secret, pool_of};
 
 /// Sends a snapshot to a descriptor that the client offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "options of a stream, each on its own")]
 pub struct SendStream {
-    /// `FS@SNAPSHOT`.
+    /// `FS@SNAPSHOT`, or a file system or volume as it is now, which must not be mounted.
     pub snapshot: String,
     /// The full name of the snapshot or bookmark that the receiver has; none: a full stream.
     #[serde(default)]
@@ -147,6 +147,9 @@ pub struct ReceiveStream {
     /// Properties of the stream that do not count.
     #[serde(default)]
     pub excluded_properties: Vec<String>,
+    /// The user's key, if the properties to set make the target an encryption root.
+    #[serde(default)]
+    pub secret: Option<Secret>,
     /// The socket at which the client offers its descriptor.
     #[schema(value_type = String)]
     pub descriptor: PathBuf,
@@ -172,6 +175,9 @@ pub struct ReceivedStream {
     pub snapshots: Vec<ReceivedSnapshot>,
     /// A sentence for each file system that was received and could not be mounted.
     pub not_mounted: Vec<String>,
+    /// A sentence for each property of the stream that the pool cannot have.
+    #[serde(default)]
+    pub warnings: Vec<String>,
     /// The result of a corrective receive.
     #[serde(default)]
     pub healed: Option<HealedSnapshot>,

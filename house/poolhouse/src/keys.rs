@@ -89,12 +89,28 @@ pub(crate) fn read_new_key(
     name: &str,
     properties: &[(String, String)],
 ) -> Result<Option<Secret>, Failure> {
-    let value = |wanted: &str| {
-        let found = properties.iter().rev().find(|(name, _)| name == wanted);
-        found.map(|(_, value)| value.as_str())
-    };
-    let Some(format) = value("keyformat") else { return Ok(None) };
-    read_secret(name, value("keylocation").unwrap_or("prompt"), format, true).map(Some)
+    let Some(format) = value_of(properties, "keyformat") else { return Ok(None) };
+    let location = value_of(properties, "keylocation").unwrap_or("prompt");
+    read_secret(name, location, format, true).map(Some)
+}
+
+/// The same for a dataset that is received: standard input is the stream.
+pub(crate) fn read_receive_key(
+    name: &str,
+    properties: &[(String, String)],
+) -> Result<Option<Secret>, Failure> {
+    let has_format = value_of(properties, "keyformat").is_some();
+    let location = value_of(properties, "keylocation").unwrap_or("prompt");
+    if has_format && location == "prompt" {
+        let why = "Cannot use \"prompt\" keylocation because stdin is in use.";
+        return Err(Failure::usage(format!("cannot receive into '{name}': {why}")));
+    }
+    read_new_key(name, properties)
+}
+
+fn value_of<'a>(properties: &'a [(String, String)], wanted: &str) -> Option<&'a str> {
+    let found = properties.iter().rev().find(|(name, _)| name == wanted);
+    found.map(|(_, value)| value.as_str())
 }
 
 /// A key from where it is. One that is typed in for the first time (`new`) is typed in twice.

@@ -49,16 +49,25 @@ pub struct FeatureFacts {
     pub encrypted: bool,
 }
 
+/// Whether the files of a file system have system attributes, and so spill blocks.
+fn has_attributes(objset: &Objset) -> Result<bool> {
+    let master = match objset.object(MASTER_NODE) {
+        Ok(master) => master,
+        // the saved part of a stream that was cut before it: all versions since 5 have them
+        Err(dmu::Error::NoSuchObject { .. }) => return Ok(true),
+        Err(why) => return Err(why.into()),
+    };
+    let version = Zap::open(master)?.lookup_u64(b"VERSION")?;
+    Ok(version.is_some_and(|version| version >= ZPL_VERSION_SA))
+}
+
 /// The features of a stream of an object set.
 pub fn stream_features(
     objset: &Objset,
     options: SendOptions,
     facts: FeatureFacts,
 ) -> Result<StreamFeatures> {
-    let has_spill = objset.header().kind == Kind::Filesystem
-        && Zap::open(objset.object(MASTER_NODE)?)?
-            .lookup_u64(b"VERSION")?
-            .is_some_and(|version| version >= ZPL_VERSION_SA);
+    let has_spill = objset.header().kind == Kind::Filesystem && has_attributes(objset)?;
     let large_blocks = (options.large_blocks || options.raw) && facts.large_blocks;
     let embedded =
         (options.embedded || options.raw) && !facts.encrypted && facts.pool_embedded_data;

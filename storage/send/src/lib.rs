@@ -11,12 +11,14 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
+mod data;
 mod describe;
 mod digest;
 mod error;
 mod features;
 mod objects;
 mod overlay;
+mod queue;
 mod raw;
 mod reader;
 mod receiver;

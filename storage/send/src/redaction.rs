@@ -45,7 +45,7 @@ impl Redaction {
     }
 }
 
-impl Sender<'_, '_> {
+impl Sender<'_, '_, '_> {
     /// Sends the segments of objects that the walk passes: they did not change since the base.
     pub(crate) fn send_segments_before(&mut self, object: u64) -> Result<()> {
         while let Some(segment) = self.overlay.pop_before_object(object) {

@@ -6,33 +6,34 @@
 //! every block born no later than the base snapshot, and its children. Holes of unknown birth are
 //! always sent: the object may have been freed and created again since the base.
 
+use std::thread::Builder;
+
 use dmu::{Object, Objset, SPILL_BLOCK, SpecialObject, WalkControl, WalkOptions};
-use ondisk::blkptr::{Checksum, Compression, Protection, Regular};
+use ondisk::blkptr::{Compression, Regular};
 use ondisk::dnode::Dnode;
 use ondisk::nvlist::{Encoding, Nvlist, Value};
 use ondisk::objset::Kind;
 use ondisk::stream::{
-    Begin, BeginFlags, CryptKeydata, DedupKey, FreeObjects, FreeRange, ObjectRecord, Record, Spill,
-    StreamFeatures, StreamKind, Write, WriteEmbedded,
+    Begin, BeginFlags, CryptKeydata, FreeObjects, FreeRange, ObjectRecord, Record, Spill,
+    StreamFeatures, StreamKind, WriteEmbedded,
 };
 use ondisk::{Blkptr, Order};
 use units::{BlockId, ObjectId, Txg, Zbookmark};
 
+use crate::data::OLD_MAX_BLOCK_SIZE;
 use crate::overlay::{Overlay, Part};
+use crate::queue::{Outlet, SendQueue};
 use crate::raw;
 use crate::redaction::Redaction;
 use crate::walk::walk_pointers;
 use crate::writer::StreamWriter;
 use crate::{Error, Result};
 
-/// Blocks above this are sent in pieces unless the stream has large blocks.
-const OLD_MAX_BLOCK_SIZE: u32 = 128 << 10;
-
 const RESUME_OBJECT: &str = "resume_object";
 const RESUME_OFFSET: &str = "resume_offset";
 
-/// Reads blocks as they are stored.
-pub trait StoredBlocks {
+/// Reads blocks as they are stored, for several threads.
+pub trait StoredBlocks: Sync {
     /// The bytes of a block as they are on the drives, verified, still compressed.
     fn read_stored(&self, block: &Regular, zbookmark: Zbookmark) -> Result<Vec<u8>>;
 }
@@ -104,7 +105,7 @@ impl std::fmt::Debug for SendSource<'_> {
     }
 }
 
-/// Sends a snapshot.
+/// Sends a snapshot. A thread walks over it, and others read its blocks.
 pub fn send(source: &SendSource<'_>, out: &mut StreamWriter<'_>) -> Result<()> {
     out.record(&begin_record(source)?, &begin_payload(source))?;
     let redaction = &source.redaction;
@@ -112,7 +113,20 @@ pub fn send(source: &SendSource<'_>, out: &mut StreamWriter<'_>) -> Result<()> {
     if let Some(point) = source.resume {
         overlay.skip_to(point);
     }
-    Sender { source, out, to_guid: source.guid, overlay }.send_dnodes()?;
+    let queue = SendQueue::new();
+    std::thread::scope(|scope| {
+        let outlet = Outlet::new(&queue, scope);
+        let mut sender = Sender { source, out: outlet, to_guid: source.guid, overlay };
+        let walk = || {
+            queue.run_walk(move || {
+                let done = sender.send_dnodes();
+                // what precedes an error is sent
+                sender.out.flush().and(done)
+            });
+        };
+        Builder::new().name("send walk".to_owned()).spawn_scoped(scope, walk)?;
+        queue.write_all(out)
+    })?;
     if source.is_partial { out.end_partial() } else { out.end(source.guid) }
 }
 
@@ -167,14 +181,14 @@ fn begin_record(source: &SendSource<'_>) -> Result<Record> {
     })))
 }
 
-pub(crate) struct Sender<'a, 'b> {
+pub(crate) struct Sender<'scope, 'env, 'a> {
     pub(crate) source: &'a SendSource<'a>,
-    pub(crate) out: &'a mut StreamWriter<'b>,
+    pub(crate) out: Outlet<'scope, 'env, 'a>,
     pub(crate) to_guid: u64,
     pub(crate) overlay: Overlay,
 }
 
-impl Sender<'_, '_> {
+impl Sender<'_, '_, '_> {
     fn walk_options(&self, start: Option<Zbookmark>) -> WalkOptions {
         WalkOptions {
             born_after: self.source.base.map_or(Txg::ZERO, |base| base.txg),
@@ -198,10 +212,8 @@ impl Sender<'_, '_> {
             _ if zbookmark.level.get() > 0 => Ok(()),
             _ => {
                 if sender.is_raw() {
-                    sender.out.record(
-                        &raw::object_range(&meta, zbookmark, pointer, sender.to_guid)?,
-                        &[],
-                    )?;
+                    let range = raw::object_range(&meta, zbookmark, pointer, sender.to_guid)?;
+                    sender.out.record(range, Vec::new())?;
                 }
                 sender.send_dnode_block(&meta, zbookmark.block)
             }
@@ -282,7 +294,7 @@ impl Sender<'_, '_> {
             bonus
         };
         self.send_segments_before(id.get())?;
-        self.out.record(&Record::Object(record), &bonus)?;
+        self.out.record(Record::Object(record), bonus)?;
         let end = dnode.max_block.get().wrapping_add(1).wrapping_mul(dnode.block_size.into());
         self.free_range(id, end, u64::MAX)?;
         let object = self.source.objset.object_with_dnode(id, dnode);
@@ -385,7 +397,7 @@ impl Sender<'_, '_> {
             flags,
             ..Spill::default()
         };
-        self.out.record(&Record::Spill(Box::new(record)), &content)
+        self.out.record(Record::Spill(Box::new(record)), content.to_vec())
     }
 
     fn sends_embedded(&self, compression: Compression) -> bool {
@@ -416,78 +428,7 @@ impl Sender<'_, '_> {
         };
         let mut payload = block.payload.clone();
         payload.resize(payload.len().next_multiple_of(8), 0);
-        self.out.record(&Record::WriteEmbedded(record), &payload)
-    }
-
-    fn send_data(&mut self, object: &Object, at: Zbookmark, pointer: &Blkptr) -> Result<()> {
-        let size = object.block_size();
-        let mut record = Write {
-            object: object.id().get(),
-            kind: object.dnode().kind,
-            offset: at.block.get().wrapping_mul(size.into()),
-            logical_size: size.into(),
-            to_guid: self.to_guid,
-            checksum: Checksum::Off.number(),
-            ..Write::default()
-        };
-        if size > OLD_MAX_BLOCK_SIZE && !self.has(StreamFeatures::LARGE_BLOCKS) {
-            return self.send_pieces(object, at, &record);
-        }
-        if let Blkptr::Regular(block) = pointer {
-            if matches!(block.protection, Protection::None) {
-                describe_block(&mut record, block);
-            }
-            if self.sends_compressed(object, block) {
-                let stored = self.source.stored.read_stored(block, at)?;
-                record.compression = block.compression.number();
-                record.compressed_size = block.psize.into();
-                return self.out.record(&Record::Write(Box::new(record)), &stored);
-            }
-        }
-        let content = read_block(object, at)?;
-        self.out.record(&Record::Write(Box::new(record)), &content)
-    }
-
-    /// A block in pieces that older systems know.
-    fn send_pieces(&mut self, object: &Object, at: Zbookmark, whole: &Write) -> Result<()> {
-        let content = read_block(object, at)?;
-        let mut offset = whole.offset;
-        for piece in content.chunks(units::to_usize(OLD_MAX_BLOCK_SIZE)) {
-            let length = units::to_u64(piece.len());
-            let record = Write { offset, logical_size: length, ..*whole };
-            self.out.record(&Record::Write(Box::new(record)), piece)?;
-            offset = offset.wrapping_add(length);
-        }
-        Ok(())
-    }
-
-    /// Whether a block is sent as it is stored. Encrypted blocks are decrypted, and so also decompressed.
-    fn sends_compressed(&self, object: &Object, block: &Regular) -> bool {
-        self.has(StreamFeatures::COMPRESSED)
-            && block.order == Order::Little
-            && !block.compression.is_off()
-            && !object.dnode().kind.is_metadata()
-            && matches!(block.protection, Protection::None)
-    }
-
-    /// An encrypted block as it is stored.
-    fn send_raw_data(&mut self, object: &Object, at: Zbookmark, block: &Regular) -> Result<()> {
-        let size = u64::from(object.block_size());
-        let mut record = Write {
-            object: object.id().get(),
-            kind: object.dnode().kind,
-            offset: at.block.get().wrapping_mul(size),
-            logical_size: size,
-            to_guid: self.to_guid,
-            crypt: raw::block_crypt(object.id().get(), block)?,
-            ..Write::default()
-        };
-        describe_block(&mut record, block);
-        record.flags |= raw::order_flag(block.order);
-        record.compression = block.compression.number();
-        record.compressed_size = block.psize.into();
-        let stored = self.source.stored.read_stored(block, at)?;
-        self.out.record(&Record::Write(Box::new(record)), &stored)
+        self.out.record(Record::WriteEmbedded(record), payload)
     }
 
     fn send_raw_spill(&mut self, object: &Object, pointer: &Blkptr, flags: u8) -> Result<()> {
@@ -505,21 +446,16 @@ impl Sender<'_, '_> {
             ..Spill::default()
         };
         let stored = self.source.stored.read_stored(block, object.zbookmark(SPILL_BLOCK))?;
-        self.out.record(&Record::Spill(Box::new(record)), &stored)
+        self.out.record(Record::Spill(Box::new(record)), stored)
     }
 
-    fn is_raw(&self) -> bool {
+    pub(crate) fn is_raw(&self) -> bool {
         self.has(StreamFeatures::RAW)
     }
 
-    fn has(&self, feature: u64) -> bool {
+    pub(crate) fn has(&self, feature: u64) -> bool {
         self.source.features.has(feature)
     }
-}
-
-fn read_block(object: &Object, at: Zbookmark) -> Result<zio::Block> {
-    let content = object.block_uncached(at.block)?;
-    content.ok_or(dmu::Error::OutOfTree { zbookmark: at }.into())
 }
 
 pub(crate) fn object_record(id: ObjectId, dnode: &Dnode, to_guid: u64) -> ObjectRecord {
@@ -542,31 +478,6 @@ pub(crate) fn object_record(id: ObjectId, dnode: &Dnode, to_guid: u64) -> Object
 fn bonus_area<'a>(dnode: &Dnode, slots: &'a [u8]) -> &'a [u8] {
     let pointers = dnode.pointers.len() * Blkptr::SIZE;
     slots.get(Dnode::CORE + pointers..dnode.size()).unwrap_or_default()
-}
-
-/// The fields of the record about the block on the sender's disks.
-fn describe_block(record: &mut Write, block: &Regular) {
-    record.checksum = block.checksum.number();
-    let is_strong = matches!(
-        block.checksum,
-        Checksum::Sha256 | Checksum::Sha512 | Checksum::Skein | Checksum::EdonR | Checksum::Blake3
-    );
-    record.flags = if is_strong { Write::DEDUP_CHECKSUM } else { 0 };
-    let sectors = |bytes: u32| u64::from((bytes >> 9) - 1);
-    let sizes = sectors(block.lsize) | sectors(block.psize) << 16;
-    let is_protected = block.protection != Protection::None;
-    let properties = sizes
-        | u64::from(block.compression.number()) << 32
-        | if is_protected { DedupKey::ENCRYPTED } else { 0 };
-    let [first, second, ..] = block.sum;
-    let checksum = match raw::mac_of(block) {
-        Some(mac) => {
-            let [third, fourth] = raw::mac_words(mac);
-            [first, second, third, fourth]
-        }
-        None => block.sum,
-    };
-    record.key = DedupKey { checksum, properties };
 }
 
 /// The data blocks below a pointer: the first, and the one after the last, which is 0 on overflow.

@@ -69,7 +69,7 @@ fn write_and_snapshot(environment: &Environment, pool: &Pool, part: &str, offset
 
 fn back_up(pool: &Pool, repository: &BackupRepository) {
     let targets = vec!["tank/vol".to_owned()];
-    let request = BackupRequest { targets, recursive: false };
+    let request = BackupRequest { targets, ..BackupRequest::default() };
     pool.streams().back_up(repository, &request, &Job::default()).unwrap();
 }
 
@@ -148,6 +148,35 @@ fn needed_objects_are_protected_again() {
     assert!(open().protect(FAR_FUTURE + 60, &Job::default()).unwrap().extended > 3);
     let retention = server.state.retention.lock().unwrap();
     assert!(retention.values().all(|xml| xml.contains(mode)));
+}
+
+#[test]
+fn backup_renews_the_protection_of_old_packs() {
+    let server = Server::start();
+    let (store, environment) = (server.store(), environment());
+    let pool = create_pool(&environment);
+    BackupRepository::create(Arc::clone(&store), &environment.random, NOW).unwrap();
+    let open = || BackupRepository::open(Arc::clone(&store)).unwrap();
+    let run = |until| {
+        let request = BackupRequest {
+            targets: vec!["tank/vol".to_owned()],
+            recursive: false,
+            protect_until: Some(until),
+        };
+        let done = pool.streams().back_up(&open(), &request, &Job::default()).unwrap();
+        done.protected.expect("a report")
+    };
+    write_and_snapshot(&environment, &pool, "one", 0);
+    let first = run(FAR_FUTURE);
+    assert_eq!((first.extended, first.failed.len()), (first.objects, 0));
+    write_and_snapshot(&environment, &pool, "two", 5_000_000);
+    let second = run(FAR_FUTURE + 60);
+    // also the packs of the first run
+    assert!(second.extended > first.extended, "{first:?} {second:?}");
+    assert_eq!(second.extended, second.objects);
+    // a run without new snapshots renews as well
+    let third = run(FAR_FUTURE + 120);
+    assert_eq!(third.extended, third.objects);
 }
 
 /// In 2040, seconds since 1970.

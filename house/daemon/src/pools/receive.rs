@@ -13,7 +13,7 @@ use engine::pool::{Healed, Package, ReceiveRequest, Received, StreamHeader, Stre
 use fuse::RollbackOutcome;
 
 use super::mounts::{SavedMount, UnmountOptions, is_within};
-use super::received_properties::{follow_key_locations, received_properties};
+use super::received_properties::{follow_key_locations, received_properties, received_secret};
 use super::streams::BUFFER_SIZE;
 use super::{ManagedPool, Pools};
 use crate::auth::Caller;
@@ -38,7 +38,7 @@ impl<'a> Naming<'a> {
             None => (call.target.as_str(), None),
         };
         if part.is_some()
-            && (input.compound_name().is_some() || call.naming != ReceiveNaming::Exact)
+            && (!input.has_one_snapshot() || call.naming != ReceiveNaming::Exact)
         {
             return Err(Error::usage_error(format!(
                 "'{}': a stream of several snapshots keeps their names",
@@ -168,8 +168,9 @@ impl Pools {
             }
             let was_redacted = pool.is_redacted(&target);
             let place = (&header, target.as_str());
-            let done = self.receive_next(pool, call, (&mut *input, naming), place)?;
-            received.not_mounted.extend(done.warnings);
+            let (done, failed) = self.receive_next(pool, call, (&mut *input, naming), place)?;
+            received.warnings.extend(done.warnings);
+            received.not_mounted.extend(failed);
             if let Some(package) = moved.take_if(|_| !done.is_incremental)
                 && self.follow_renames(pool, &package, naming)?
             {
@@ -199,21 +200,24 @@ impl Pools {
         Ok(())
     }
 
-    /// Receives the next snapshot of a stream into a target. Mounts and shares follow its properties.
+    /// Receives the next snapshot of a stream into a target. Mounts and shares follow its properties; a sentence for each
+    /// that could not.
     fn receive_next(
         &self,
         pool: &ManagedPool,
         call: &ReceiveStream,
         (input, naming): (&mut StreamInput<'_>, &Naming<'_>),
         (header, target): (&StreamHeader, &str),
-    ) -> Result<Received> {
+    ) -> Result<(Received, Vec<String>)> {
+        let properties = received_properties(call, (&*input, naming), (header, target))?;
         let request = ReceiveRequest {
             target: target.to_owned(),
             snapshot: naming.part.map(str::to_owned),
             force: call.force,
             dry_run: call.dry_run,
             resumable: call.resumable,
-            properties: received_properties(call, (&*input, naming), (header, target))?,
+            secret: received_secret(call, &properties),
+            properties,
         };
         let before = pool.property_values(target).ok().filter(|_| !call.dry_run);
         let mut exchange = |hidden: &str, exchange: &mut dyn FnMut() -> engine::Result<()>| {
@@ -222,12 +226,11 @@ impl Pools {
             }
             pool.exchange_mounted(target, hidden, exchange)
         };
-        let mut done = pool.handle.streams().receive_snapshot(&request, input, &mut exchange)?;
-        if let Some(before) = before {
-            let options = ChangeOptions { keep_mounts: call.no_mount, ..Default::default() };
-            done.warnings.extend(self.follow_properties(target, &before, &options)?);
-        }
-        Ok(done)
+        let done = pool.handle.streams().receive_snapshot(&request, input, &mut exchange)?;
+        let Some(before) = before else { return Ok((done, Vec::new())) };
+        let options = ChangeOptions { keep_mounts: call.no_mount, ..Default::default() };
+        let failed = self.follow_properties(target, &before, &options)?;
+        Ok((done, failed))
     }
 
     /// Creates the file systems above one that is received.
@@ -249,8 +252,7 @@ fn would_receive(header: StreamHeader, target: &str) -> ReceivedSnapshot {
     }
 }
 
-/// Makes the file systems of a raw stream inherit their parents' keys, where they did so on the
-/// sender.
+/// Makes the file systems of a raw stream encryption roots, or inherit their parents' keys, as on the sender.
 fn follow_encryption_roots(
     pool: &ManagedPool,
     package: &Package,
@@ -260,9 +262,14 @@ fn follow_encryption_roots(
         return Ok(());
     }
     // the top of the stream keeps a key of its own
-    for dataset in package.datasets.iter().skip(1).filter(|it| !it.is_encryption_root) {
-        let local = naming.local_name(&dataset.name)?;
-        match pool.handle.keys().inherit_received_key(&local) {
+    for dataset in package.datasets.iter().skip(1) {
+        let (local, keys) = (naming.local_name(&dataset.name)?, pool.handle.keys());
+        let followed = if dataset.is_encryption_root {
+            keys.separate_received_key(&local)
+        } else {
+            keys.inherit_received_key(&local)
+        };
+        match followed {
             // it was left out of the stream
             Ok(()) | Err(engine::Error::NoSuchDataset { .. }) => {}
             Err(why) => return Err(why.into()),
@@ -276,7 +283,7 @@ fn place_received_holds(pool: &ManagedPool, package: &Package, naming: &Naming<'
     for dataset in &package.datasets {
         let local = naming.local_name(&dataset.name)?;
         for (snapshot, holds) in &dataset.holds {
-            let name = format!("{local}@{snapshot}");
+            let name = format!("{local}@{}", naming.part.unwrap_or(snapshot));
             let Ok(there) = pool.handle.snapshots().holds(&name) else { continue };
             for (tag, _) in holds.iter().filter(|(tag, _)| there.iter().all(|it| it.tag != *tag)) {
                 pool.handle.snapshots().place_hold(tag, std::slice::from_ref(&name))?;

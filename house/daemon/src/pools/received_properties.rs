@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use api::{Event, ReceiveStream};
 use engine::dataset::DatasetQuery;
-use engine::pool::{Package, ReceiveProperties, StreamHeader, StreamInput};
+use engine::pool::{
+    Package, ReceiveProperties, StreamHeader, StreamInput, UserSecret, is_encryption_property,
+};
 
 use super::receive::Naming;
 use super::{ManagedPool, Pools};
@@ -38,10 +40,25 @@ pub(super) fn received_properties(
     }
     let mut excluded = call.excluded_properties.clone();
     let mut set = call.set_properties.clone();
-    if target != naming.top_target()? {
+    let is_top = target == naming.top_target()?;
+    if !is_top || (package.is_some() && header.from_guid != 0) {
+        // the first stream of a tree has the key, and the datasets below inherit it
+        set.retain(|(property, _)| !is_encryption_property(property));
+    }
+    if !is_top {
         excluded.extend(set.drain(..).map(|(property, _)| property));
     }
     Ok(ReceiveProperties { received, of_snapshot, set, excluded })
+}
+
+/// The user's key, if these properties make an encryption root.
+pub(super) fn received_secret(
+    call: &ReceiveStream,
+    properties: &ReceiveProperties,
+) -> Option<UserSecret> {
+    let makes_root = properties.set.iter().any(|(property, _)| property == "keyformat");
+    let secret = call.secret.as_ref().filter(|_| makes_root);
+    secret.map(|secret| UserSecret::new(secret.0.clone()))
 }
 
 /// Gives the encryption roots of a raw stream the place of the key that they had on the sender.

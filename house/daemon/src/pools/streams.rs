@@ -3,7 +3,7 @@
 use std::io::{BufWriter, Write};
 
 use api::{AbortReceive, PlanSend, PlannedSend, SendStream};
-use engine::pool::SendRequest;
+use engine::pool::{SendRequest, busy_head_error, sent_head};
 
 use super::Pools;
 use crate::auth::Caller;
@@ -78,6 +78,13 @@ impl Pools {
             Some(token) => engine::stream::resume_token_snapshot(token)?,
             None => call.snapshot.clone(),
         };
-        Ok((self.pool_of_dataset(&name)?, request))
+        let pool = self.pool_of_dataset(&name)?;
+        if let Some(head) = sent_head(&name).filter(|_| !call.saved)
+            && pool.is_mounted(head)
+            && !pool.handle.is_read_only()
+        {
+            return Err(busy_head_error(head).into());
+        }
+        Ok((pool, request))
     }
 }

@@ -51,6 +51,19 @@ pub(crate) use wake::{MacAddress, wake_host};
 use crate::policy::Period;
 use crate::{Error, Result};
 
+/// A dataset and its copy, for work on both.
+pub(crate) struct CopyPair<'a, Target: ?Sized> {
+    pub(crate) source: &'a dyn ReplicaSource,
+    /// The dataset of the source.
+    pub(crate) dataset: &'a str,
+    /// The side with the copy.
+    pub(crate) target: &'a Target,
+    /// The dataset of the target.
+    pub(crate) copy: &'a str,
+    pub(crate) control: &'a TransferControl,
+    pub(crate) rate: Option<RateLimit>,
+}
+
 /// A section `[[replica]]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]

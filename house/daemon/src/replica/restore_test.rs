@@ -12,21 +12,11 @@ use engine::stream::{ContentDigest, content_digest};
 
 use super::endpoint::BUFFER_SIZE;
 use super::transfer::CountedWriter;
-use super::{RateLimit, ReplicaSource, TransferControl};
+use super::{CopyPair, ReplicaSource};
 use crate::{Error, Result};
 
-/// The test of the copy of one dataset.
-pub(crate) struct RestoreTest<'a> {
-    pub(crate) source: &'a dyn ReplicaSource,
-    /// The dataset of the source.
-    pub(crate) dataset: &'a str,
-    /// The side with the copy, from which it is read.
-    pub(crate) target: &'a dyn ReplicaSource,
-    /// The dataset of the target.
-    pub(crate) copy: &'a str,
-    pub(crate) control: &'a TransferControl,
-    pub(crate) rate: Option<RateLimit>,
-}
+/// The test of the copy of one dataset. The copy is read, so its side is a source as well.
+pub(crate) type RestoreTest<'a> = CopyPair<'a, dyn ReplicaSource + 'a>;
 
 /// The result of a test.
 #[derive(Debug, PartialEq, Eq)]

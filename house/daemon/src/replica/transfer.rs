@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use api::JobProgress;
 use engine::pool::{Bookmark, SendRequest, Snapshot};
 
-use super::{RateLimit, ReplicaSource, ReplicaTarget, SafeCopy, Throttle, Window};
+use super::{CopyPair, RateLimit, ReplicaTarget, SafeCopy, Throttle, Window};
 use crate::cancel::Cancel;
 use crate::events::unix_seconds;
 use crate::jobs::JobControl;
@@ -127,16 +127,7 @@ impl Write for CountedWriter<'_> {
 }
 
 /// The copying of one dataset.
-pub(crate) struct Transfer<'a> {
-    pub(crate) source: &'a dyn ReplicaSource,
-    /// The dataset of the source.
-    pub(crate) dataset: &'a str,
-    pub(crate) target: &'a dyn ReplicaTarget,
-    /// The dataset of the target.
-    pub(crate) copy: &'a str,
-    pub(crate) control: &'a TransferControl,
-    pub(crate) rate: Option<RateLimit>,
-}
+pub(crate) type Transfer<'a> = CopyPair<'a, dyn ReplicaTarget + 'a>;
 
 /// The next stream.
 #[derive(Debug, PartialEq, Eq)]

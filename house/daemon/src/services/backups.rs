@@ -5,15 +5,15 @@ use std::thread::JoinHandle;
 
 use api::{BucketAccess, Event, JobProgress, Secret, StartBackup, StartedBackup, pool_of};
 use bucket::{CachedStore, S3Access};
-use engine::backup::{BackupCounts, BackupRepository};
-use engine::pool::{BackupRequest, Pool};
+use engine::backup::BackupRepository;
+use engine::pool::{BackedUp, BackupRequest, Pool};
 use job::Job;
 use parking_lot::Mutex;
 
 use super::Service;
 use crate::auth::Caller;
 use crate::context::Context;
-use crate::events::ChangeOptions;
+use crate::events::{ChangeOptions, unix_seconds};
 use crate::jobs::{JobControl, RunningJob};
 use crate::router::Router;
 use crate::{Error, Result, repositories};
@@ -85,7 +85,11 @@ impl BackupService {
         let job =
             self.context.jobs.start("backup", &subject, caller.peer.uid, Arc::clone(&control) as _);
         let id = job.id();
-        let request = BackupRequest { targets: call.targets.clone(), recursive: call.recursive };
+        let request = BackupRequest {
+            targets: call.targets.clone(),
+            recursive: call.recursive,
+            protect_until: call.protect_days.map(protection_end).transpose()?,
+        };
         let work = {
             let control = Arc::clone(&control);
             move || run_backup(&pool, &repository, &request, &control.0, job)
@@ -137,7 +141,10 @@ fn run_backup(
     job: RunningJob,
 ) {
     match pool.streams().back_up(repository, request, work) {
-        Ok((added, counts)) => job.finish_with(describe(&added, counts, repository)),
+        Ok(done) => match describe_protection(&done) {
+            Ok(protection) => job.finish_with(describe(&done, repository) + &protection),
+            Err(why) => job.fail(format!("{} {why}", describe(&done, repository))),
+        },
         Err(engine::Error::Interrupted) => {
             let why = "It was cancelled; the next backup finds the packs that are stored.";
             job.cancelled(why.to_owned());
@@ -146,8 +153,33 @@ fn run_backup(
     }
 }
 
-fn describe(added: &[String], counts: BackupCounts, repository: &BackupRepository) -> String {
-    let location = repository.location();
+/// The end of a protection of this many days from now, in seconds since 1970.
+fn protection_end(days: u64) -> Result<u64> {
+    const DAY: u64 = 24 * 60 * 60;
+    if !(1..=36_500).contains(&days) {
+        return Err(Error::usage_error("objects are protected for 1 to 36500 days"));
+    }
+    Ok(unix_seconds() + days * DAY)
+}
+
+/// A sentence about the protection; an error if a part failed.
+fn describe_protection(done: &BackedUp) -> std::result::Result<String, String> {
+    let Some(report) = &done.protected else { return Ok(String::new()) };
+    match report.failed.first() {
+        None => Ok(format!(
+            " {} objects are needed; the protection of {} was extended.",
+            report.objects, report.extended
+        )),
+        Some((name, why)) => Err(format!(
+            "{} of {} objects are not protected: '{name}': {why}; `poolhouse backup protect` tries again.",
+            report.failed.len(),
+            report.objects
+        )),
+    }
+}
+
+fn describe(done: &BackedUp, repository: &BackupRepository) -> String {
+    let (BackedUp { added, counts, .. }, location) = (done, repository.location());
     if added.is_empty() {
         return format!("All snapshots are in {location} already.");
     }

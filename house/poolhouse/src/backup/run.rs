@@ -24,6 +24,7 @@ The daemon runs the backup as a job; this command waits for it. Ctrl-C cancels i
 Examples:
   poolhouse backup run file:///mnt/usb/backup tank/home@monday
   poolhouse backup run -r file:///mnt/usb/backup tank
+  poolhouse backup run --protect-days 30 s3://bucket/nas tank/home
   poolhouse backup run --detach file:///mnt/usb/backup tank/home"
 )]
 pub(super) struct Args {
@@ -43,6 +44,9 @@ pub(super) struct Args {
     /// The most space that the cache takes
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = super::parse_size)]
     cache_size: u64,
+    /// Then protect what the snapshots need from deletion, for some days from now (object lock), as `backup protect` does
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u64).range(1..=36_500))]
+    protect_days: Option<u64>,
     /// Do not wait for the end: `poolhouse jobs` shows how far it is
     #[arg(long)]
     detach: bool,
@@ -81,6 +85,7 @@ impl Args {
             recursive: self.recursive,
             cache: self.cache.as_deref().map(absolute).transpose()?,
             cache_bytes: self.cache_size,
+            protect_days: self.protect_days,
             access: if self.location.starts_with("s3://") { bucket_access() } else { None },
         };
         interrupt::install_handler();

@@ -8,6 +8,7 @@ use api::{AbortReceive, ReceiveNaming, ReceiveStream, ReceivedSnapshot};
 
 use super::select::canonical_properties;
 use crate::daemon::DaemonArgs;
+use crate::keys::read_receive_key;
 use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::print;
 use crate::property_values::parse_assignment;
@@ -22,6 +23,8 @@ Examples:
   poolhouse zfs receive tank/photos <photos.zstream
   ssh nas zfs send -i @monday tank/photos@tuesday | poolhouse zfs receive -F tank/photos
   ssh nas zfs send -R tank@monday | poolhouse zfs receive -Fdu backup
+  ssh nas zfs send tank/photos@one | poolhouse zfs receive -o encryption=on -o keyformat=hex
+      -o keylocation=file:///root/key tank/private        encrypts what was not encrypted
   poolhouse zfs receive -s tank/photos <photos.zstream   can be resumed: zfs send -t TOKEN
   poolhouse zfs receive -A tank/photos                   discards the received part
   ssh nas zfs send -w tank/photos@one | poolhouse zfs receive -cv tank/photos@one   heals damaged blocks"
@@ -95,8 +98,15 @@ impl ReceiveArgs {
                 "a stream cannot be read from a terminal; redirect standard input",
             ));
         }
+        let properties = canonical_properties(&self.properties)?;
+        let secret = if self.dry_run { None } else { read_receive_key(&self.target, &properties)? };
         let offered = asking.offer_descriptor(input.as_fd().try_clone_to_owned()?)?;
-        let done = asking.request(&self.call(offered.path().to_owned())?)?;
+        let call = ReceiveStream {
+            set_properties: properties,
+            secret,
+            ..self.call(offered.path().to_owned())
+        };
+        let done = asking.request(&call)?;
         if asking.json {
             match &done.healed {
                 Some(healed) => print::json(healed)?,
@@ -111,14 +121,16 @@ impl ReceiveArgs {
                 healed.snapshot, healed.examined, healed.damaged, healed.healed
             ))?;
         }
-        for why in &done.not_mounted {
+        for why in done.warnings.iter().chain(&done.not_mounted) {
             print::error(why);
         }
+        // as with OpenZFS, a property that this pool cannot have is no failure
         Ok(Outcome::complete_unless(!done.not_mounted.is_empty()))
     }
 
-    fn call(&self, descriptor: PathBuf) -> Result<ReceiveStream, Failure> {
-        Ok(ReceiveStream {
+    /// The call without the properties that are to be set.
+    fn call(&self, descriptor: PathBuf) -> ReceiveStream {
+        ReceiveStream {
             target: self.target.clone(),
             naming: match (self.drop_pool, self.last_element) {
                 (true, _) => ReceiveNaming::DropPool,
@@ -131,7 +143,6 @@ impl ReceiveArgs {
             resumable: self.resumable,
             corrective: self.corrective,
             skip_holds: self.skip_holds,
-            set_properties: canonical_properties(&self.properties)?,
             excluded_properties: self
                 .excluded
                 .iter()
@@ -139,7 +150,8 @@ impl ReceiveArgs {
                 .map(str::to_owned)
                 .collect(),
             descriptor,
-        })
+            ..ReceiveStream::default()
+        }
     }
 
     /// Shows a snapshot that was received, in the words of zfs-receive(8).

@@ -88,7 +88,7 @@ pub(super) struct SendArgs {
     saved: bool,
     #[command(flatten)]
     _accepted: AcceptedOptions,
-    /// FS@NAME, or with -S FS
+    /// FS@NAME; FS or VOLUME as it is now, which must not be mounted; with -S FS
     #[arg(required_unless_present = "token")]
     snapshot: Option<String>,
 }

@@ -62,6 +62,18 @@ fn snapshots_of_openzfs_are_restored_as_they_were() {
     }
 }
 
+#[test]
+fn backup_says_what_it_could_not_protect() {
+    let (nas, location) = import_sent("backup-protect");
+    let said =
+        nas.run_failing(&format!("backup run --protect-days 30 {location} tank/from@one"), 1);
+    assert!(said.contains("1 snapshot(s) (tank/from@one) added"), "{said}");
+    assert!(said.contains("are not protected: 'repository': "), "{said}");
+    assert!(said.contains("this store has no object lock"), "{said}");
+    let listed = run_json(&["backup", "list", "--json", &location]);
+    assert_eq!(listed["snapshots"][0]["name"], "tank/from@one");
+}
+
 /// The image of a volume's snapshot is the same from the pool and from the repository.
 fn compare_images(nas: &TestNas, location: &str, name: &str) {
     let (drives, folder) = (nas.0.join("drives"), &nas.0);

@@ -153,3 +153,80 @@ fn raw_tree_gets_the_senders_key_location() {
     assert_eq!(property(&nas, "keylocation tank/safe"), format!("{location}\tlocal"));
     nas.run_ok("zfs load-key tank/safe");
 }
+
+#[test]
+fn received_tree_gets_one_key_of_its_own() {
+    let nas = import_sent("recv-key");
+    let file = nas.0.join("key");
+    let key = path_arg(&file);
+    std::fs::write(&file, "correct horse battery staple\n").unwrap();
+    nas.run_ok("zfs create -o mountpoint=none tank/src");
+    nas.run_ok("zfs create tank/src/child");
+    nas.run_ok("zfs snapshot -r tank/src@a");
+    nas.run_ok("zfs snapshot -r tank/src@b");
+    let own = format!("-o encryption=on -o keyformat=passphrase -o keylocation=file://{key}");
+    pass_ok(&nas, "zfs send -R tank/src@b", &format!("zfs receive -u {own} tank/dst"));
+    let facts = "zfs get -Ho value encryption,encryptionroot,keystatus tank/dst tank/dst/child";
+    assert_eq!(nas.run_ok(facts), "aes-256-gcm\ntank/dst\navailable\n".repeat(2));
+    assert_eq!(property(&nas, "keylocation tank/dst"), format!("file://{key}\tlocal"));
+    // below an encrypted file system, and without a key that standard input would have to bring
+    pass_ok(&nas, "zfs send -R tank/src@b", "zfs receive -u -x encryption tank/dst/below");
+    let root = nas.run_ok("zfs get -Ho value encryptionroot tank/dst/below/child");
+    assert_eq!(root, "tank/dst\n");
+    let prompt = "zfs receive -u -o encryption=on -o keyformat=passphrase tank/other";
+    let (status, said) = pass(&nas, "zfs send tank/src@a", prompt);
+    assert!(status == 2 && said.contains("stdin is in use"), "{status} {said}");
+    let (status, said) = pass(&nas, "zfs send -w tank/dst@a", "zfs receive -x encryption tank/raw");
+    assert!(status == 1 && said.contains("or excluded for raw streams"), "{status} {said}");
+}
+
+#[test]
+fn raw_increment_brings_a_new_encryption_root() {
+    let nas = import_sent("recv-newroot");
+    let (words, digits) = (nas.0.join("words"), nas.0.join("digits"));
+    std::fs::write(&words, "correct horse battery staple").unwrap();
+    std::fs::write(&digits, "5a".repeat(32)).unwrap();
+    let [words, digits] = [&words, &digits].map(|file| format!("file://{}", path_arg(file)));
+    let key = format!("-o encryption=on -o keyformat=passphrase -o keylocation={words}");
+    nas.run_ok(&format!("zfs create -o mountpoint=none {key} tank/src"));
+    nas.run_ok("zfs create tank/src/child");
+    nas.run_ok("zfs snapshot -r tank/src@a");
+    pass_ok(&nas, "zfs send -w -R tank/src@a", "zfs receive -u tank/dst");
+    nas.run_ok(&format!("zfs change-key -o keyformat=hex -o keylocation={digits} tank/src/child"));
+    nas.run_ok("zfs snapshot -r tank/src@b");
+    pass_ok(&nas, "zfs send -w -R -i @a tank/src@b", "zfs receive -u tank/dst");
+    let facts = "zfs get -Ho value encryptionroot,keylocation tank/dst/child";
+    assert_eq!(nas.run_ok(facts), format!("tank/dst/child\n{digits}\n"));
+    nas.run_ok("zfs load-key tank/dst/child");
+    nas.run_ok(&format!("zfs load-key -L {words} tank/dst"));
+}
+
+#[test]
+fn stream_with_holds_may_be_named() {
+    let nas = import_sent("recv-holds");
+    nas.run_ok("zfs create -o mountpoint=none tank/src");
+    nas.run_ok("zfs snapshot tank/src@a");
+    nas.run_ok("zfs hold kept tank/src@a");
+    pass_ok(&nas, "zfs send -h tank/src@a", "zfs receive -u tank/dst@first");
+    assert!(nas.run_ok("zfs holds tank/dst@first").contains("kept"));
+    nas.run_ok("zfs snapshot tank/src@b");
+    pass_ok(&nas, "zfs send -p -i @a tank/src@b", "zfs receive -u tank/dst@second");
+    nas.run_ok("zfs list tank/dst@second");
+    let (status, said) = pass(&nas, "zfs send -R tank/src@b", "zfs receive -u tank/all@one");
+    assert!(status == 2 && said.contains("keeps their names"), "{status} {said}");
+}
+
+#[test]
+fn unknown_received_property_is_no_failure() {
+    let nas = import_sent("recv-unknown");
+    let drive = nas.0.join("old.img");
+    std::fs::File::create(&drive).unwrap().set_len(96 << 20).unwrap();
+    let drive = path_arg(&drive);
+    nas.run_ok(&format!("zpool create -O mountpoint=none -o feature@large_blocks=disabled old {drive}"));
+    nas.run_ok("zfs create -o mountpoint=none -o recordsize=1M tank/src");
+    nas.run_ok("zfs snapshot tank/src@a");
+    let (status, said) = pass(&nas, "zfs send -p tank/src@a", "zfs receive -u old/dst");
+    assert!(said.contains("cannot receive recordsize property on old/dst"), "{said}");
+    assert_eq!(status, 0, "{said}");
+    nas.run_ok("zfs list old/dst@a");
+}

@@ -191,6 +191,11 @@ fn dry_run_reports_in_the_words_of_openzfs() {
     ] {
         assert!(all.lines().any(|found| found == line), "{line}: {all}");
     }
+    for words in ["-R -i three tank/from@three", "-I @three tank/from@two"] {
+        let said = nas.run_failing(&format!("zfs send -nv {words}"), 1);
+        assert!(said.contains("WARNING: could not send"), "{words}: {said}");
+        assert!(said.contains("is not earlier than it"), "{words}: {said}");
+    }
 }
 
 #[test]

@@ -60,7 +60,9 @@ pub use pool_property::{
 };
 pub use pool_upgrade::upgrade_structures;
 pub use promote::{PromotedHeads, promote};
-pub use raw_key::{inherit_received_key, set_received_key, update_received_key};
+pub use raw_key::{
+    inherit_received_key, separate_received_key, set_received_key, update_received_key,
+};
 pub use receive::{
     ReceivedSnapshot, begin_clone_receive, begin_full_receive, begin_incremental_receive,
     begin_replacing_receive, end_full_receive, end_incremental_receive,

@@ -68,6 +68,16 @@ fn key_format(keydata: &CryptKeydata) -> std::result::Result<KeyFormat, transfor
     KeyFormat::from_code(keydata.key_format).ok_or_else(unknown)
 }
 
+/// Makes a received dataset an encryption root, as on the sender. A raw stream brought its key, wrapped with the user's key
+/// that it has there, so no key is needed.
+pub fn separate_received_key(change: &SyncTaskContext<'_>, name: &str) -> Result<()> {
+    let dir = change.find_dir(name)?;
+    match encryption_root(change, dir)? {
+        Some(root) if root != dir => set_encryption_root(change, dir, (root, dir), 0),
+        _ => Ok(()),
+    }
+}
+
 /// Makes a received encryption root inherit its parent's key, as on the sender. Its key is wrapped
 /// with that already, so no key is needed.
 pub fn inherit_received_key(change: &SyncTaskContext<'_>, name: &str) -> Result<()> {

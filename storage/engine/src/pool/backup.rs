@@ -13,7 +13,7 @@ use zio::Source;
 
 use super::open_volumes::DatasetHold;
 use super::{Pool, Random};
-use crate::backup::{BackupCounts, BackupRepository, feature_names};
+use crate::backup::{BackupCounts, BackupRepository, ProtectReport, feature_names};
 use crate::keys::format_name;
 use crate::pool::handles::Streams;
 use crate::{Error, Result};
@@ -26,6 +26,20 @@ pub struct BackupRequest {
     pub targets: Vec<String>,
     /// Also the same of the descendants.
     pub recursive: bool,
+    /// All that the snapshots in the repository need is protected from deletion until then, in seconds since 1970 (object
+    /// lock); none: it is not.
+    pub protect_until: Option<u64>,
+}
+
+/// The result of a backup.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackedUp {
+    /// The names of the added snapshots.
+    pub added: Vec<String>,
+    /// What was stored of them.
+    pub counts: BackupCounts,
+    /// What was protected, if that was asked for.
+    pub protected: Option<ProtectReport>,
 }
 
 /// Reads blocks as they are stored on the pool's drives.
@@ -38,14 +52,13 @@ impl BackupSource for PoolBlocks<'_> {
 }
 
 impl Streams<'_> {
-    /// Adds snapshots to a repository. All of them become visible at once, or none. Returns the
-    /// names of the added snapshots, and the stored bytes. Keys are not needed.
+    /// Adds snapshots to a repository. All of them become visible at once, or none. Keys are not needed.
     pub fn back_up(
         self,
         repository: &BackupRepository,
         request: &BackupRequest,
         job: &Job,
-    ) -> Result<(Vec<String>, BackupCounts)> {
+    ) -> Result<BackedUp> {
         let random: Arc<dyn zio::Random> =
             Arc::new(Random(Arc::clone(&self.pool.0.environment.random)));
         let mut backup = Backup::begin(repository.inner(), self.pool.guid(), random, job)
@@ -65,7 +78,10 @@ impl Streams<'_> {
         }
         let (now, _) = (self.pool.0.environment.now)();
         let counts = backup.finish(now).map_err(Error::from_repository_error)?;
-        Ok((added, counts))
+        // old packs as well, which the new snapshots need
+        let protected =
+            request.protect_until.map(|until| repository.protect(until, job)).transpose()?;
+        Ok(BackedUp { added, counts, protected })
     }
 }
 

@@ -81,7 +81,7 @@ fn parse_suite(word: &str) -> Result<Option<Suite>> {
 }
 
 /// Whether a property is about encryption.
-pub(super) fn is_encryption_property(property: &str) -> bool {
+pub fn is_encryption_property(property: &str) -> bool {
     ENCRYPTION_PROPERTIES.contains(&property)
 }
 

@@ -34,6 +34,7 @@ mod file_ops;
 mod filesystem_upgrade;
 mod filesystems;
 mod handles;
+mod head_send;
 mod history;
 mod holds;
 mod incomplete;
@@ -53,6 +54,7 @@ mod raw_receive;
 mod receive;
 mod receive_begin;
 mod receive_checks;
+mod receive_encryption;
 mod receive_records;
 mod received_properties;
 mod redact;
@@ -104,7 +106,7 @@ pub use activity_status::{ActivityStatus, LongWork};
 pub use add::AddOptions;
 pub use arc::{MemoryBudget, MemoryReservation};
 pub use background_gates::GatedWork;
-pub use backup::BackupRequest;
+pub use backup::{BackedUp, BackupRequest};
 pub use cache::CacheCounts;
 pub use checkpoint::CheckpointStatus;
 pub use corrective_receive::Healed;
@@ -124,6 +126,7 @@ pub use dry_run::NewVolumeShape;
 pub use dsl::write::DelegationEntries;
 pub use dsl::{DelegationTarget, DelegationUser, Delegations};
 pub(crate) use environment::Random;
+pub use encryption::is_encryption_property;
 pub use environment::{Environment, FillRandom};
 pub use filesystem_upgrade::{FILESYSTEM_VERSION, FilesystemUpgrade};
 pub use filesystems::OpenFileSystem;
@@ -131,6 +134,7 @@ pub use handles::{
     Activities, Background, Datasets, Drives, History, Keys, Permissions, Properties, Scans,
     Snapshots, Streams, Vdevs, Volumes,
 };
+pub use head_send::{busy_head_error, sent_head};
 pub use holds::Hold;
 pub use io_stats::{
     ClassIoStats, DriveIoStats, DriveQueueStats, LatencyStats, PoolIoStats, RequestStats, SlowDrive,
@@ -145,6 +149,7 @@ pub use pool_name::check_pool_name;
 pub use properties::PoolProperty;
 pub use raidz_expand::ExpansionStatus;
 pub use receive::{ExchangeHead, ReceiveRequest, Received};
+pub use receive_encryption::UserSecret;
 pub use received_properties::ReceiveProperties;
 pub use replay_failures::ReplayFailure;
 pub use rewind::{Rewind, RewindProbe, RewindProgress, RewindTarget};

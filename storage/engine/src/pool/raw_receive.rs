@@ -125,6 +125,17 @@ impl Pool {
 }
 
 impl Keys<'_> {
+    /// Makes a received head an encryption root, as on the sender. Its key is not needed: the stream brought it.
+    pub fn separate_received_key(self, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        self.pool.run_sync_task(move |_, change| {
+            dsl::write::separate_received_key(change, &name)
+                .map_err(|why| crate::Error::from_dsl_error(&name, &why))
+        })?;
+        self.pool.refresh_properties();
+        Ok(())
+    }
+
     /// Makes a received head use its parent's key, as on the sender.
     pub fn inherit_received_key(self, name: &str) -> Result<()> {
         let name = name.to_owned();

@@ -19,7 +19,10 @@ use units::{Guid, ObjsetId};
 
 use super::accounting::has_feature;
 use super::history::record_dataset_event;
-use super::receive_checks::{check_redaction, check_replaceable, missing_target, snapshot_part};
+use super::receive_checks::{
+    check_force, check_redaction, check_replaceable, missing_target, snapshot_part,
+};
+use super::receive_encryption::UserSecret;
 use super::received_properties::PropertyPhase;
 use super::stream_input::{BegunStream, StreamInput};
 use super::{Pool, ReceiveProperties};
@@ -54,6 +57,8 @@ pub struct ReceiveRequest {
     pub resumable: bool,
     /// Properties of the target.
     pub properties: ReceiveProperties,
+    /// The user's key, if the properties make the target an encryption root.
+    pub secret: Option<UserSecret>,
 }
 
 /// The result of a receive.
@@ -264,7 +269,10 @@ impl Pool {
         let mode = match (existing, begin.from_guid) {
             (Some(head), _) if is_partial => return Err(partial_error(&head)),
             (None, 0) => Mode::Full,
-            (Some(_), 0) if resume.is_some() => Mode::Replace,
+            (Some(head), 0) if resume.is_some() => {
+                check_force(&head.name(), request)?;
+                Mode::Replace
+            }
             (Some(head), 0) => {
                 check_replaceable(&head, request, &begin)?;
                 Mode::Replace
@@ -279,6 +287,8 @@ impl Pool {
         if let Some(base) = mode.base() {
             check_redaction(base, &redaction, &begin)?;
         }
+        let form = (&mode, resume.is_some(), keydata.is_some());
+        self.check_key_properties(request, form)?;
         if let Some(keydata) = &keydata {
             self.check_raw_stream(keydata, mode.base()).map_err(refused)?;
         }

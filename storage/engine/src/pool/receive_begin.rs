@@ -7,7 +7,9 @@ use units::ObjsetId;
 use zio::Key;
 
 use super::datasets::{destroy_on_error, record_encryption, reset_intent_log};
+use super::encryption::DatasetEncryption;
 use super::receive::{Mode, Plan, ReceiveRequest, receive_error};
+use super::receive_encryption::UserSecret;
 use super::received_properties::PropertyPhase;
 use super::{NewDataset, Pool, ReceiveProperties};
 use crate::{Error, Result};
@@ -31,7 +33,10 @@ impl Pool {
         };
         let resets_log = plan.keydata.is_none();
         let (id, more) = match &plan.mode {
-            Mode::Full => self.begin_full_receive(plan, new)?,
+            Mode::Full => {
+                let secret = request.secret.as_ref().map(UserSecret::as_bytes);
+                self.begin_full_receive(plan, new, secret)?
+            }
             Mode::Replace => {
                 let (target, part) = (plan.target.clone(), plan.snapshot.name.clone());
                 self.run_sync_task(move |active, change| {
@@ -68,31 +73,45 @@ impl Pool {
         Ok(id)
     }
 
-    /// Creates a new head. It has the key of a raw stream, or one of its own below an encrypted file system.
+    /// Creates a new head. It has the key of a raw stream, one of its own, or that of the file system above.
     fn begin_full_receive(
         &self,
         plan: &Plan,
-        new: BegunDataset,
+        mut new: BegunDataset,
+        secret: Option<&[u8]>,
     ) -> Result<(ObjsetId, Vec<String>)> {
         let path = plan.path();
         let name = plan.target.clone();
         let failed = move |error: dsl::Error| receive_error(&name, error);
-        let mut options = NewDataset { name: plan.target.clone(), properties: Vec::new() };
         let keydata = plan.keydata.clone();
         let keying = match &keydata {
             Some(_) => None,
-            None => self.child_encryption(&mut options, None)?,
+            None => {
+                let properties = new.properties.take_encryption();
+                let mut options = NewDataset { name: plan.target.clone(), properties };
+                let keying = self.child_encryption(&mut options, secret)?;
+                // the place of the key of an encryption root
+                new.properties.set.extend(options.properties);
+                keying
+            }
         };
-        self.with_opens_blocked(|| {
+        let user = keying.as_ref().and_then(DatasetEncryption::user_key);
+        let begun = self.with_opens_blocked(|| {
             self.run_sync_task(move |active, change| {
                 let id = write::begin_full_receive(change, &path).map_err(&failed)?;
-                record_encryption(change, id, keying.as_ref()).map_err(&failed)?;
-                if let Some(keydata) = &keydata {
-                    write::set_received_key(change, &path, id, keydata).map_err(&failed)?;
-                }
-                Ok((id, new.finish(active, change, id)?))
+                let warnings = destroy_on_error(active, change, &new.target, || {
+                    record_encryption(change, id, keying.as_ref()).map_err(&failed)?;
+                    if let Some(keydata) = &keydata {
+                        write::set_received_key(change, &path, id, keydata).map_err(&failed)?;
+                    }
+                    new.set_all(active, change, id)
+                })?;
+                Ok((id, warnings))
             })
-        })
+        })?;
+        // the blocks that follow are encrypted with it
+        self.store_user_key(&plan.target, user)?;
+        Ok(begun)
     }
 
     /// The key of the base snapshot, with which the intent log of the clone is reset. A raw
@@ -133,11 +152,18 @@ impl BegunDataset {
         change: &write::SyncTaskContext<'_>,
         id: ObjsetId,
     ) -> Result<Vec<String>> {
-        destroy_on_error(active, change, &self.target, || {
-            self.set_state(active, change, id)?;
-            let target = (self.target.as_str(), self.kind);
-            self.properties.apply(active, change, target, PropertyPhase::BeforeData)
-        })
+        destroy_on_error(active, change, &self.target, || self.set_all(active, change, id))
+    }
+
+    fn set_all(
+        &self,
+        active: &ActivePool,
+        change: &write::SyncTaskContext<'_>,
+        id: ObjsetId,
+    ) -> Result<Vec<String>> {
+        self.set_state(active, change, id)?;
+        let target = (self.target.as_str(), self.kind);
+        self.properties.apply(active, change, target, PropertyPhase::BeforeData)
     }
 
     /// Sets the state of a hidden dataset. The target gets its properties when the receive ends.

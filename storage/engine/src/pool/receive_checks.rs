@@ -82,6 +82,15 @@ pub(super) fn missing_target(target: &str) -> Error {
     )
 }
 
+/// Refuses to replace a head without -F, also by a full stream that resumes.
+pub(super) fn check_force(name: &str, request: &ReceiveRequest) -> Result<()> {
+    if request.force {
+        return Ok(());
+    }
+    let why = format!("destination '{name}' exists\nmust specify -F to overwrite it");
+    Err(receive_error(name, why))
+}
+
 /// Refuses a full stream onto a head that it may not replace.
 pub(super) fn check_replaceable(
     head: &Dataset,
@@ -91,9 +100,7 @@ pub(super) fn check_replaceable(
     let name = head.name();
     let failed = |error: dsl::Error| Error::from_dsl_error(&name, &error);
     let refused = |why: String| Err(receive_error(&name, why));
-    if !request.force {
-        return refused(format!("destination '{name}' exists\nmust specify -F to overwrite it"));
-    }
+    check_force(&name, request)?;
     if let Some(snapshot) = head.snapshots().map_err(failed)?.first() {
         let snapshot = snapshot.name();
         return refused(format!(
@@ -106,7 +113,7 @@ pub(super) fn check_replaceable(
         ));
     }
     let is_encrypted = head.key_object().map_err(failed)?.is_some();
-    if is_encrypted || begin.features.has(StreamFeatures::RAW) {
+    if is_encrypted || begin.features.has(StreamFeatures::RAW) || request.properties.sets_key() {
         return refused(
             "zfs receive -F cannot be used to destroy an encrypted filesystem or overwrite an \
              unencrypted one with an encrypted one"

@@ -7,6 +7,7 @@ use dsl::write::{self, SetSource, SyncTaskContext};
 use ondisk::stream::PackagedValue;
 use spa::ActivePool;
 
+use super::encryption::is_encryption_property;
 use super::history::{format_assignment, record_dataset_event};
 use crate::{Error, Result};
 
@@ -82,7 +83,8 @@ impl ReceiveProperties {
                 }
             }
         }
-        for property in self.excluded.iter().filter(|property| phase.includes(property)) {
+        let excluded = self.excluded.iter().filter(|it| !is_encryption_property(it));
+        for property in excluded.filter(|property| phase.includes(property)) {
             // one that is never inherited keeps its value
             let _ = write::exclude_received_property(change, name, kind, property);
         }

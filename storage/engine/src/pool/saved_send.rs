@@ -45,9 +45,14 @@ impl Pool {
         let failed = |error: dsl::Error| Error::from_dsl_error(&name, &error);
         let base = match state.from_guid {
             0 => None,
-            guid => Some(find_base(tree, guid).ok_or_else(|| {
-                refused(format!("its incremental source {guid:#x} no longer exists"))
-            })?),
+            guid => {
+                // copies of the base have its guid, and other txgs
+                let own = partial.clone_origin().map_err(failed)?;
+                let own = own.filter(|origin| origin.guid().get() == guid);
+                Some(own.or_else(|| find_base(tree, guid)).ok_or_else(|| {
+                    refused(format!("its incremental source {guid:#x} no longer exists"))
+                })?)
+            }
         };
         let send_base = base.as_ref().map(|base| SendBase {
             guid: state.from_guid,

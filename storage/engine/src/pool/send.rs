@@ -14,6 +14,7 @@ use send::{FeatureFacts, SendBase, SendSource, StoredBlocks, StreamWriter};
 use units::Zbookmark;
 
 use super::Pool;
+use super::head_send::sent_name;
 use super::send_plan::{SendPlan, SendStep};
 use crate::pool::handles::Streams;
 use crate::{Error, Result};
@@ -22,7 +23,7 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "options of a stream, each on its own")]
 pub struct SendRequest {
-    /// The last snapshot, by its full name. With a resume token it is not needed.
+    /// The last snapshot, by its full name, or a file system or volume as it is now. With a resume token it is not needed.
     pub snapshot: String,
     /// The snapshot or bookmark on which the stream is based, by its full name; none: a full stream.
     pub base: Option<String>,
@@ -84,7 +85,14 @@ impl Streams<'_> {
             writer.begin_package(begin.clone(), list).map_err(failed)?;
         }
         for step in &plan.steps {
-            self.pool.send_step(plan, step, &mut writer)?;
+            let begun = writer.bytes();
+            if let Err(why) = self.pool.send_step(plan, step, &mut writer) {
+                // so that a receiver keeps the snapshots before this one, as with OpenZFS
+                if plan.package.is_some() && writer.bytes() == begun {
+                    writer.end_package().map_err(failed)?;
+                }
+                return Err(why);
+            }
         }
         if plan.package.is_some() {
             writer.end_package().map_err(failed)?;
@@ -145,7 +153,7 @@ impl Pool {
         let phys = dataset.phys();
         let source = SendSource {
             objset: &objset,
-            name,
+            name: &sent_name(name),
             guid: step.guid,
             is_partial: plan.saved.is_some(),
             creation_time: phys.map_or(0, |phys| phys.creation_time),
@@ -231,6 +239,10 @@ fn is_ancestor(dataset: &Dataset, base: &Dataset, is_snapshot: bool) -> dsl::Res
     let mut at = dataset.clone();
     loop {
         if at.dir().path() == base.dir().path() {
+            // a head follows all its snapshots
+            if !at.is_snapshot() {
+                return Ok(true);
+            }
             let is_same = is_snapshot && at.id() == base.id() && at.id() != dataset.id();
             return Ok(is_same || birth(base) < birth(&at));
         }

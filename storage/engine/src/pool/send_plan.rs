@@ -9,6 +9,7 @@ use ondisk::stream::{
 use send::{ResumePoint, SendOptions};
 use units::Txg;
 
+use super::head_send::sent_head;
 use super::open_volumes::DatasetHold;
 use super::redact::{find_redacted_base, find_redaction_bookmark};
 use super::saved_send::SavedReceive;
@@ -74,6 +75,10 @@ impl SendPlan {
 impl Streams<'_> {
     /// Checks a send and estimates its size.
     pub fn plan_send(self, request: &SendRequest) -> Result<SendPlan> {
+        if sends_head(request) && !self.pool.is_read_only() {
+            // what was written last is sent as well
+            self.pool.sync()?;
+        }
         let _pin = self.pool.pin();
         let tree = self.pool.tree()?;
         if let Some(token) = &request.resume {
@@ -82,7 +87,9 @@ impl Streams<'_> {
         if request.saved {
             return self.pool.plan_saved_send(&tree, request);
         }
-        let (head, part) = snapshot_parts(&request.snapshot)?;
+        let Some((head, part)) = request.snapshot.split_once('@') else {
+            return self.pool.plan_head_send(&tree, request);
+        };
         let top = self.pool.find_dataset(head)?;
         let last = self.pool.find_dataset(&request.snapshot)?;
         let (mut steps, mut package) = (Vec::new(), None);
@@ -123,6 +130,9 @@ impl Pool {
             all.filter(move |it| it.guid().get() == guid && it.name().contains(['@', '#']))
         };
         let named = with_guid(token.to_guid).find(|it| it.name() == token.to_name);
+        let is_sent = |head: &Dataset| head.guid().get() == token.to_guid && !head.is_snapshot();
+        let head = sent_head(&token.to_name).and_then(|head| tree.find(head).ok()).filter(is_sent);
+        let named = named.or(head);
         let snapshot = named.or_else(|| with_guid(token.to_guid).find(Dataset::is_snapshot));
         let snapshot = snapshot.ok_or_else(|| {
             let what = format!(
@@ -154,7 +164,12 @@ impl Pool {
             }
         };
         let base = base.as_ref().map(Dataset::name);
-        let mut step = self.plan_step(&snapshot, base.as_deref(), token.compressed || token.raw)?;
+        let (base, is_compressed) = (base.as_deref(), token.compressed || token.raw);
+        let mut step = if snapshot.is_snapshot() {
+            self.plan_step(&snapshot, base, is_compressed)?
+        } else {
+            self.plan_head_step(&snapshot, base, is_compressed)?
+        };
         step.bytes = step.bytes.checked_sub(token.bytes).unwrap_or(RECORD);
         let steps = vec![step];
         Ok(SendPlan {
@@ -168,7 +183,7 @@ impl Pool {
         })
     }
 
-    fn hold_snapshots(&self, tree: &DatasetTree, steps: &[SendStep]) -> Vec<DatasetHold> {
+    pub(super) fn hold_snapshots(&self, tree: &DatasetTree, steps: &[SendStep]) -> Vec<DatasetHold> {
         let names = steps.iter().flat_map(|step| step.base.iter().chain([&step.snapshot]));
         let ids = names.filter_map(|name| tree.find(name).ok()?.id());
         ids.map(|id| self.0.dataset_holds.hold(id)).collect()
@@ -186,6 +201,17 @@ impl Pool {
             let what = format!("cannot send '{name}': it is not a snapshot (FILESYSTEM@NAME)");
             return Err(Error::Usage { what });
         }
+        self.step(snapshot, base, is_compressed)
+    }
+
+    /// The same for a snapshot or head that was checked.
+    pub(super) fn step(
+        &self,
+        snapshot: &Dataset,
+        base: Option<&str>,
+        is_compressed: bool,
+    ) -> Result<SendStep> {
+        let name = snapshot.name();
         let mut is_from_origin = false;
         let base_dataset = match base {
             Some(base) => {
@@ -326,7 +352,16 @@ fn choose_snapshots(
         );
         return Err(Error::Refused { what });
     };
-    let from = range.from.and_then(find).filter(|from| *from < to);
+    let from = range.from.and_then(find);
+    if let (Some(at), Some(part)) = (from, range.from)
+        && at >= to
+    {
+        let what = format!(
+            "WARNING: could not send {name}@{}:\nincremental source ({name}@{part}) is not earlier than it",
+            range.to
+        );
+        return Err(Error::Refused { what });
+    }
     let first = from.map_or(0, |from| from + 1);
     let between = snapshots.get(first..=to).unwrap_or_default();
     let is_sent = |it: &&Dataset| {
@@ -346,11 +381,15 @@ pub(super) fn options(request: &SendRequest) -> SendOptions {
     }
 }
 
-fn snapshot_parts(name: &str) -> Result<(&str, &str)> {
-    name.split_once('@').ok_or_else(|| {
-        let what = format!("cannot send '{name}': it is not a snapshot (FILESYSTEM@NAME)");
-        Error::Usage { what }
-    })
+/// Whether the stream is of a file system or volume as it is now.
+fn sends_head(request: &SendRequest) -> bool {
+    match &request.resume {
+        Some(token) => {
+            let token = ResumeToken::decode(token);
+            token.is_ok_and(|token| sent_head(&token.to_name).is_some())
+        }
+        None => !request.saved && sent_head(&request.snapshot).is_some(),
+    }
 }
 
 /// The base of a compound stream is a snapshot of the same file system, or with -I the origin of a clone.

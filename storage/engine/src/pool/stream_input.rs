@@ -94,6 +94,17 @@ impl<'a> StreamInput<'a> {
         self.compound.as_ref().map(|(name, _)| name.as_str())
     }
 
+    /// Whether the stream is of one snapshot, so that its receiver may name it.
+    pub fn has_one_snapshot(&self) -> bool {
+        let Some((_, package)) = &self.compound else { return true };
+        let Some(package) = package.as_ref().filter(|package| !package.is_recursive) else {
+            return false;
+        };
+        let is_base = |name: &String| package.from_snapshot.as_ref() == Some(name);
+        let snapshots = package.datasets.iter().flat_map(|dataset| &dataset.snapshots);
+        snapshots.filter(|(name, _)| !is_base(name)).count() == 1
+    }
+
     /// The file systems of a compound stream, with their properties.
     pub fn package(&self) -> Option<&Package> {
         self.compound.as_ref()?.1.as_ref()

@@ -71,8 +71,9 @@ pub(crate) fn back_up(
     targets: &[&str],
 ) -> engine::Result<(Vec<String>, BackupCounts)> {
     let targets = targets.iter().map(|target| (*target).to_owned()).collect();
-    let request = BackupRequest { targets, recursive: true };
-    pool.streams().back_up(repository, &request, &Job::default())
+    let request = BackupRequest { targets, recursive: true, ..BackupRequest::default() };
+    let done = pool.streams().back_up(repository, &request, &Job::default())?;
+    Ok((done.added, done.counts))
 }
 
 pub(crate) fn prune(

@@ -145,6 +145,54 @@ fn saved_part_of_a_receive_is_sent_on() {
 }
 
 #[test]
+fn saved_increment_has_its_own_base() {
+    let (pool, folder) = import_sent("savedbase");
+    let [full, increment] = ["full.zstream", "incremental.zstream"].map(recorded);
+    receive_resumable(&pool, "tank/old", &full).unwrap();
+    receive_resumable(&pool, "tank/old", &increment[..300_000]).unwrap_err();
+    // a copy of the base that is younger than the saved part
+    receive_resumable(&pool, "tank/new", &full).unwrap();
+    let saved = send_saved(&pool, "tank/old").unwrap();
+    assert!(saved.len() > 200_000, "{}", saved.len());
+    receive_resumable(&pool, "tank/new", &saved).unwrap_err();
+    let token = resume_token(&pool, "tank/new").expect("a token");
+    receive_resumable(&pool, "tank/new", &send_resumed(&pool, &token)).unwrap();
+    let [ours, theirs] =
+        ["tank/new", "tank/from"].map(|fs| tail(&read_file(&pool, fs, "large")));
+    assert!(ours == theirs);
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn saved_part_may_have_no_records() {
+    let (sender, _sent) = import_sent("emptysend");
+    let [first, second] = ["emptyfirst", "emptysecond"].map(|name| TempDir::new(name, 1, 128 << 20));
+    let [middle, last] = [&first, &second].map(|folder| {
+        pool::create(&new_pool(folder, VdevLayout::Single, 1), &environment()).unwrap()
+    });
+    for whole in ["full.zstream", "incremental.zstream"].map(recorded) {
+        // a record counts when the one behind it was read, so this is BEGIN alone
+        receive_resumable(&middle, "tank/copy", &whole[..624]).unwrap_err();
+        assert!(resume_token(&middle, "tank/copy").is_some());
+        let saved = send_saved(&middle, "tank/copy").unwrap();
+        receive_resumable(&last, "tank/copy", &saved).unwrap_err();
+        for pool in [&middle, &last] {
+            let token = resume_token(pool, "tank/copy").expect("a token");
+            receive_resumable(pool, "tank/copy", &send_resumed(&sender, &token)).unwrap();
+        }
+    }
+    for (pool, folder) in [(middle, first), (last, second)] {
+        let ours = tail(&read_file(&pool, "tank/copy", "large"));
+        assert!(ours == tail(&read_file(&sender, "tank/from", "large")));
+        pool.export().unwrap();
+        drop(pool);
+        assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    }
+}
+
+#[test]
 fn aborted_receive_leaves_nothing_behind() {
     let (pool, folder) = import_sent("abort");
     let full = recorded("full.zstream");
@@ -266,6 +314,33 @@ fn full_stream_replaces_an_empty_file_system() {
     pool.export().unwrap();
     drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn resumed_full_stream_needs_force_to_replace() {
+    let (sender, _sent) = import_sent("forcesend");
+    let folder = TempDir::new("forceresume", 1, 128 << 20);
+    let pool = pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
+    let new = pool::NewDataset { name: "tank/copy".to_owned(), properties: Vec::new() };
+    pool.datasets().create_filesystem(&new).unwrap();
+    let mut request = ReceiveRequest {
+        target: "tank/copy".to_owned(),
+        force: true,
+        resumable: true,
+        ..ReceiveRequest::default()
+    };
+    let full = recorded("full.zstream");
+    pool.streams().receive(&request, &mut &full[..300_000]).unwrap_err();
+    let token = resume_token(&pool, "tank/copy").expect("a token");
+    let rest = send_resumed(&sender, &token);
+    request.force = false;
+    let why = pool.streams().receive(&request, &mut &rest[..]).unwrap_err().to_string();
+    assert!(why.contains("must specify -F to overwrite it"), "{why}");
+    request.force = true;
+    pool.streams().receive(&request, &mut &rest[..]).unwrap();
+    let [ours, theirs] = [(&pool, "tank/copy"), (&sender, "tank/clone")]
+        .map(|(pool, fs)| read_file(pool, fs, "folder/numbers"));
+    assert!(ours == theirs);
 }
 
 /// A stream that copies a pool's drive in the middle, as a power cut there would leave it.

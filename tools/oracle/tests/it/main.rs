@@ -177,23 +177,40 @@ fn commands_behave_as_in_openzfs() {
     let _ = std::fs::remove_dir_all(&scratch);
 }
 
+/// The virtual machine, for scripts that mount; none, and a line that says why, where it cannot be had.
+fn vm_for_mounts(what: &str) -> Option<oracle::Vm> {
+    let is_root = run_successfully(Command::new("id").arg("-u")).trim_ascii() == b"0";
+    let why = match oracle::Vm::locate(&root()) {
+        Ok(vm) if is_root && Path::new("/dev/fuse").exists() => return Some(vm),
+        Ok(_) => "it takes root, and /dev/fuse".to_owned(),
+        Err(why) => why,
+    };
+    println!("no {what} with real OpenZFS: {why}");
+    None
+}
+
 /// `HISTORIES` histories of datasets (60) from `SEED` (1) on: replicated to real OpenZFS, and from it.
 #[test]
 #[ignore = "long: histories are replicated to a VM and back, a minute or more each; takes root"]
 fn histories_are_replicated_both_ways() {
-    let vm = match oracle::Vm::locate(&root()) {
-        Ok(vm) => vm,
-        Err(why) => return println!("no histories replicated to real OpenZFS: {why}"),
-    };
-    let is_root = run_successfully(Command::new("id").arg("-u")).trim_ascii() == b"0";
-    if !is_root || !Path::new("/dev/fuse").exists() {
-        return println!("no histories replicated to real OpenZFS: it takes root, and /dev/fuse");
-    }
+    let Some(vm) = vm_for_mounts("histories replicated") else { return };
     let numbers = [("HISTORIES", 60), ("SEED", 1)];
     let numbers = numbers.map(|(name, usual)| env_number(name).unwrap_or(usual).to_string());
     let mut script = Command::new(root().join("tools/oracle/histories.sh"));
     let done = script.arg(poolhouse()).arg(vm.program()).args(&numbers).status();
     assert!(done.is_ok_and(|done| done.success()), "a line with FAULT names the seed");
+}
+
+/// Streams cut behind every `STEP`th record (1): what one system received, the other resumes.
+#[test]
+#[ignore = "long: hundreds of streams are received in a VM, and here; takes root"]
+fn cut_streams_are_resumed_elsewhere() {
+    let Some(vm) = vm_for_mounts("cut streams resumed") else { return };
+    let fixture = root().join("fixtures/sent.tar.zst");
+    let step = env_number("STEP").unwrap_or(1).to_string();
+    let mut script = Command::new(root().join("tools/oracle/cuts.sh"));
+    let done = script.arg(poolhouse()).arg(vm.program()).arg(fixture).arg(step).status();
+    assert!(done.is_ok_and(|done| done.success()), "a line with FAULT names the cut");
 }
 
 /// The same without OpenZFS between the two halves: `zdb` alone checks.
