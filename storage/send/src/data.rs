@@ -15,7 +15,12 @@ use crate::sender::Sender;
 pub(crate) const OLD_MAX_BLOCK_SIZE: u32 = 128 << 10;
 
 impl Sender<'_, '_, '_> {
-    pub(crate) fn send_data(&mut self, object: &Object, at: Zbookmark, pointer: &Blkptr) -> Result<()> {
+    pub(crate) fn send_data(
+        &mut self,
+        object: &Object,
+        at: Zbookmark,
+        pointer: &Blkptr,
+    ) -> Result<()> {
         let size = object.block_size();
         let mut record = Write {
             object: object.id().get(),
@@ -75,7 +80,12 @@ impl Sender<'_, '_, '_> {
     }
 
     /// An encrypted block as it is stored.
-    pub(crate) fn send_raw_data(&mut self, object: &Object, at: Zbookmark, block: &Regular) -> Result<()> {
+    pub(crate) fn send_raw_data(
+        &mut self,
+        object: &Object,
+        at: Zbookmark,
+        block: &Regular,
+    ) -> Result<()> {
         let size = u64::from(object.block_size());
         let mut record = Write {
             object: object.id().get(),

@@ -14,7 +14,7 @@ use std::mem::replace;
 use std::ops::{Deref, Range};
 use std::thread::{Builder, Scope};
 
-use ondisk::stream::{FreeObjects, FreeRange, RedactRange, Record};
+use ondisk::stream::{FreeObjects, FreeRange, Record, RedactRange};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::writer::StreamWriter;
@@ -109,9 +109,7 @@ impl Item<'_> {
                     Some(part) => payload.get(part.clone()).unwrap_or_default(),
                     None => &payload,
                 };
-                records
-                    .iter()
-                    .try_for_each(|(record, part)| out.record(record, payload_of(part)))
+                records.iter().try_for_each(|(record, part)| out.record(record, payload_of(part)))
             }
         }
     }

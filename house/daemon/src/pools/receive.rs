@@ -37,9 +37,7 @@ impl<'a> Naming<'a> {
             Some((target, part)) => (target, Some(part)),
             None => (call.target.as_str(), None),
         };
-        if part.is_some()
-            && (!input.has_one_snapshot() || call.naming != ReceiveNaming::Exact)
-        {
+        if part.is_some() && (!input.has_one_snapshot() || call.naming != ReceiveNaming::Exact) {
             return Err(Error::usage_error(format!(
                 "'{}': a stream of several snapshots keeps their names",
                 call.target

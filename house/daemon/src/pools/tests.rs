@@ -462,7 +462,7 @@ fn files_are_restored_out_of_repositories() {
     let store = bucket::open(&location, false, None).unwrap();
     let repository = engine::backup::BackupRepository::open(store).unwrap();
     let targets = vec!["tank/fs@monday".to_owned()];
-    let request = engine::pool::BackupRequest { targets, recursive: false };
+    let request = engine::pool::BackupRequest { targets, recursive: false, protect_until: None };
     pool.handle.streams().back_up(&repository, &request, &job::Job::default()).unwrap();
     // the pool has lost both: the repository has them still
     fs.unlink(&context, album, b"letter.txt").unwrap();

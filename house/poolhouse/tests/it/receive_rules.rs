@@ -222,7 +222,9 @@ fn unknown_received_property_is_no_failure() {
     let drive = nas.0.join("old.img");
     std::fs::File::create(&drive).unwrap().set_len(96 << 20).unwrap();
     let drive = path_arg(&drive);
-    nas.run_ok(&format!("zpool create -O mountpoint=none -o feature@large_blocks=disabled old {drive}"));
+    nas.run_ok(&format!(
+        "zpool create -O mountpoint=none -o feature@large_blocks=disabled old {drive}"
+    ));
     nas.run_ok("zfs create -o mountpoint=none -o recordsize=1M tank/src");
     nas.run_ok("zfs snapshot tank/src@a");
     let (status, said) = pass(&nas, "zfs send -p tank/src@a", "zfs receive -u old/dst");

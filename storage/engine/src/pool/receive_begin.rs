@@ -84,16 +84,15 @@ impl Pool {
         let name = plan.target.clone();
         let failed = move |error: dsl::Error| receive_error(&name, error);
         let keydata = plan.keydata.clone();
-        let keying = match &keydata {
-            Some(_) => None,
-            None => {
-                let properties = new.properties.take_encryption();
-                let mut options = NewDataset { name: plan.target.clone(), properties };
-                let keying = self.child_encryption(&mut options, secret)?;
-                // the place of the key of an encryption root
-                new.properties.set.extend(options.properties);
-                keying
-            }
+        let keying = if keydata.is_some() {
+            None
+        } else {
+            let properties = new.properties.take_encryption();
+            let mut options = NewDataset { name: plan.target.clone(), properties };
+            let keying = self.child_encryption(&mut options, secret)?;
+            // the place of the key of an encryption root
+            new.properties.set.extend(options.properties);
+            keying
         };
         let user = keying.as_ref().and_then(DatasetEncryption::user_key);
         let begun = self.with_opens_blocked(|| {

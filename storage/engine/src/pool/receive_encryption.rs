@@ -81,8 +81,7 @@ impl Pool {
         if is_new {
             return Ok(());
         }
-        let why =
-            format!("encryption property '{name}' cannot be set for incremental streams.");
+        let why = format!("encryption property '{name}' cannot be set for incremental streams.");
         Err(receive_error(target, why))
     }
 

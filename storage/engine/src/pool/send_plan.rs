@@ -183,7 +183,11 @@ impl Pool {
         })
     }
 
-    pub(super) fn hold_snapshots(&self, tree: &DatasetTree, steps: &[SendStep]) -> Vec<DatasetHold> {
+    pub(super) fn hold_snapshots(
+        &self,
+        tree: &DatasetTree,
+        steps: &[SendStep],
+    ) -> Vec<DatasetHold> {
         let names = steps.iter().flat_map(|step| step.base.iter().chain([&step.snapshot]));
         let ids = names.filter_map(|name| tree.find(name).ok()?.id());
         ids.map(|id| self.0.dataset_holds.hold(id)).collect()

@@ -157,8 +157,7 @@ fn saved_increment_has_its_own_base() {
     receive_resumable(&pool, "tank/new", &saved).unwrap_err();
     let token = resume_token(&pool, "tank/new").expect("a token");
     receive_resumable(&pool, "tank/new", &send_resumed(&pool, &token)).unwrap();
-    let [ours, theirs] =
-        ["tank/new", "tank/from"].map(|fs| tail(&read_file(&pool, fs, "large")));
+    let [ours, theirs] = ["tank/new", "tank/from"].map(|fs| tail(&read_file(&pool, fs, "large")));
     assert!(ours == theirs);
     pool.export().unwrap();
     drop(pool);
@@ -168,7 +167,8 @@ fn saved_increment_has_its_own_base() {
 #[test]
 fn saved_part_may_have_no_records() {
     let (sender, _sent) = import_sent("emptysend");
-    let [first, second] = ["emptyfirst", "emptysecond"].map(|name| TempDir::new(name, 1, 128 << 20));
+    let [first, second] =
+        ["emptyfirst", "emptysecond"].map(|name| TempDir::new(name, 1, 128 << 20));
     let [middle, last] = [&first, &second].map(|folder| {
         pool::create(&new_pool(folder, VdevLayout::Single, 1), &environment()).unwrap()
     });
