@@ -49,7 +49,7 @@ test-oracle: setup
 	@if [ -z "$$POOLHOUSE_ORACLE" ] && [ "$$(id -u)" = 0 ]; then fixtures/recipes/zfs-vm build; fi
 	cargo build --quiet --locked -p poolhouse
 	cargo test --quiet --locked -p oracle --test it -- --ignored --nocapture \
-	 openzfs_imports_and_modifies commands_behave_as_in histories_are_replicated cut_streams_are
+	 openzfs_imports_and_modifies commands_behave_as_in restored_backups histories_are_replicated cut_streams_are
 
 # Tests that need a long time as well: 20,000 mutants of pools, properties with PROPTEST_CASES (1,024)
 # cases where 256 are usual, POOLHOUSE_CUTS (200,000) power cuts from POOLHOUSE_SEED (0) on, SCHEDULES (50,000)

@@ -205,7 +205,7 @@ fn ended() -> Error {
     Error::Pool { why: "the stream has ended".to_owned() }
 }
 
-/// Stops the queue if its thread panics, so that nobody waits for it.
+/// Stops the queue if its thread panics, so that no thread waits for it.
 struct StopOnPanic<'a, 'q>(&'q SendQueue<'a>);
 
 impl Drop for StopOnPanic<'_, '_> {

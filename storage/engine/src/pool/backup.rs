@@ -36,9 +36,9 @@ pub struct BackupRequest {
 pub struct BackedUp {
     /// The names of the added snapshots.
     pub added: Vec<String>,
-    /// What was stored of them.
+    /// The blocks and bytes that were stored of them.
     pub counts: BackupCounts,
-    /// What was protected, if that was asked for.
+    /// The objects that were protected, if the request protects them.
     pub protected: Option<ProtectReport>,
 }
 

@@ -1,3 +1,5 @@
+//! The order and the end of a queue of records, with threads of different speeds.
+
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -24,7 +26,7 @@ fn hole(object: u64) -> FreeRange {
     FreeRange { object, offset: 1 << 20, length: 512, to_guid: 0 }
 }
 
-/// What stands in the stream of the blocks before `end`, without a queue.
+/// The stream of the blocks before `end`, written without a queue.
 fn expected(end: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut out = StreamWriter::new(&mut bytes);

@@ -213,6 +213,16 @@ fn cut_streams_are_resumed_elsewhere() {
     assert!(done.is_ok_and(|done| done.success()), "a line with FAULT names the cut");
 }
 
+/// Snapshots restored out of a repository into a new pool: read by zdb, imported and compared by OpenZFS.
+#[test]
+#[ignore = "long: a pool is imported in a VM; takes root"]
+fn restored_backups_are_imported_by_openzfs() {
+    let Some(vm) = vm_for_mounts("backups restored") else { return };
+    let mut script = Command::new(root().join("tools/oracle/backups.sh"));
+    let done = script.arg(poolhouse()).arg(vm.program()).status();
+    assert!(done.is_ok_and(|done| done.success()), "a line with FAULT names the snapshot");
+}
+
 /// The same without OpenZFS between the two halves: `zdb` alone checks.
 #[test]
 fn zdb_accepts_our_random_pools() {
