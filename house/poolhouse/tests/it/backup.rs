@@ -66,7 +66,7 @@ fn snapshots_of_openzfs_are_restored_as_they_were() {
 fn backup_says_what_it_could_not_protect() {
     let (nas, location) = import_sent("backup-protect");
     let said =
-        nas.run_failing(&format!("backup run --protect-days 30 {location} tank/from@one"), 1);
+        nas.run_failing(&format!("backup run --protect-days 30 {location} tank/from@one"), 14);
     assert!(said.contains("1 snapshot(s) (tank/from@one) added"), "{said}");
     assert!(said.contains("are not protected: 'repository': "), "{said}");
     assert!(said.contains("this store has no object lock"), "{said}");

@@ -293,7 +293,8 @@ fn received_names_follow_the_options() {
     let full = fixtures::load("sent").dir.join("properties.zstream");
     nas.run_ok("zfs create -o mountpoint=none tank/in");
     for (words, name) in [
-        ("zfs receive -u tank/in/exact@other", None),
+        ("zfs receive -u tank/in/named@other", Some("tank/in/named@other")),
+        ("zfs receive -du tank/in/deep@other", None),
         ("zfs receive -u tank/in/exact", Some("tank/in/exact@one")),
         ("zfs receive -du tank/in/deep", Some("tank/in/deep/from@one")),
         ("zfs receive -eu tank/in", Some("tank/in/from@one")),
