@@ -121,7 +121,7 @@ measure() { # WORK SIDE
 }
 run() { # WORK SIDE: a line of results
   local pids before after rate moved
-  "$ours" zpool sync tank
+  "$ours" zpool sync tank && sleep 1
   if [[ $1 == nbd-* ]]; then pids=${nbd_pids[$2]}; else pids=${iscsi_pids[$2]}; fi
   before=$(cpu_ticks $pids)
   read -r rate moved < <(measure "$1" "$2")
