@@ -40,8 +40,7 @@ truncate -s 512M "$work/lost/d0"
 zpool create -O compression=lz4 -R "$work/root" tank "$work/lost/d0"
 zfs create -o recordsize=16K -o xattr=sa tank/plain
 zfs create -o encryption=on -o keyformat=passphrase -o keylocation="file://$work/share/key" tank/secret
-poolhouse() { command "$poolhouse" "$@"; }
-poolhouse backup init "$repository"
+"$poolhouse" backup init "$repository"
 for part in one two three; do
   for name in plain secret; do
     dir=$work/root/tank/$name
@@ -54,17 +53,17 @@ for part in one two three; do
     zfs snapshot "tank/$name@$part"
     listing "$dir" >"$work/share/$name@$part"
   done
-  poolhouse backup run "$repository" "tank/plain@$part" "tank/secret@$part"
+  "$poolhouse" backup run "$repository" "tank/plain@$part" "tank/secret@$part"
 done
 zpool destroy tank
-poolhouse backup prune "$repository" --keep-last 2
-poolhouse backup check "$repository"
+"$poolhouse" backup prune "$repository" --keep-last 2
+"$poolhouse" backup check "$repository"
 
 truncate -s 512M "$work/share/new/d0"
 zpool create -O mountpoint=none new "$work/share/new/d0"
 for name in plain secret; do
-  poolhouse backup send -w "$repository" "tank/$name@two" | zfs receive -u "new/$name"
-  poolhouse backup send -w -i "tank/$name@two" "$repository" "tank/$name@three" | zfs receive -u "new/$name"
+  "$poolhouse" backup send -w "$repository" "tank/$name@two" | zfs receive -u "new/$name"
+  "$poolhouse" backup send -w -i "tank/$name@two" "$repository" "tank/$name@three" | zfs receive -u "new/$name"
 done
 [[ $(zfs get -Ho value keystatus new/secret) == unavailable ]] || echo "FAULT the key was needed"
 zpool export new

@@ -9,7 +9,7 @@
 //! state      the account's key, the certificate, and when it is renewed or a failure is tried again
 //! ```
 //!
-//! The crate writes no files, and is told the time: the daemon keeps [`AcmeState`], and asks it each minute.
+//! The crate writes no files and reads no clock. The daemon stores [`AcmeState`], and passes the time each minute.
 #![forbid(unsafe_code)]
 
 mod challenge;

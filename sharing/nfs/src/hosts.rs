@@ -121,7 +121,7 @@ fn hosts_in(text: &str) -> Vec<String> {
     hosts.filter(|host| !["", "-"].contains(host)).map(str::to_owned).collect()
 }
 
-/// What `getent` prints for a key of a database; none: it fails, or has no such key.
+/// The output of `getent` for a key of a database; none: it fails, or the database has no such key.
 fn run_getent(database: &str, key: &str) -> Option<String> {
     let mut command = Command::new("getent");
     command.args([database, key]).stdin(Stdio::null()).stderr(Stdio::null());

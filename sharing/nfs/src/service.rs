@@ -70,7 +70,7 @@ impl<'a> HeldTurn<'a> {
     }
 
     /// The turn of this thread. Waits for it, unless it has not ended.
-    fn take(&self) -> MutexGuard<'a, Turn> {
+    fn begin(&self) -> MutexGuard<'a, Turn> {
         self.guard.take().unwrap_or_else(|| {
             self.service.idle_threads.fetch_add(1, SeqCst);
             self.service.turn.lock()
@@ -147,7 +147,7 @@ impl Service {
         let (mut record, mut answer) = (Vec::new(), Vec::new());
         let held = HeldTurn::new(self);
         loop {
-            let mut guard = held.take();
+            let mut guard = held.begin();
             let Some(reserved) = self.receive(&mut guard, &mut record) else { return };
             held.guard.set(Some(guard));
             answer.clear();

@@ -24,9 +24,9 @@ pub(crate) struct HeldRank {
 impl HeldRank {
     /// Notes a rank, if all that the thread holds come before it.
     #[track_caller]
-    pub(crate) fn take(rank: u8) -> Self {
+    pub(crate) fn acquire(rank: u8) -> Self {
         let last = HELD.with_borrow(|held| held.iter().max().copied());
-        // a destructor during an unwind may take what it needs: the first failure is the one to see
+        // a destructor during an unwind may lock anything: the first failure is the one to see
         assert!(
             last.is_none_or(|last| last < rank) || std::thread::panicking(),
             "the lock '{}' is taken under the lock '{}': docs/threads-and-locks.md has the order",
@@ -53,7 +53,7 @@ impl Drop for HeldRank {
 #[cfg(not(debug_assertions))]
 impl HeldRank {
     /// Nothing is noted without assertions.
-    pub(crate) const fn take(_: u8) -> Self {
+    pub(crate) const fn acquire(_: u8) -> Self {
         Self {}
     }
 }

@@ -61,7 +61,7 @@ impl<T, const RANK: u8> Mutex<T, RANK> {
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         // checked before the wait, which would not end if another thread has the two locks the other way round
-        let held = HeldRank::take(RANK);
+        let held = HeldRank::acquire(RANK);
         MutexGuard { inner: self.0.lock(), _held: held }
     }
 }
@@ -79,7 +79,7 @@ impl<T, const RANK: u8> RwLock<T, RANK> {
     /// for ever if a writer came in between.
     #[track_caller]
     pub fn read(&self) -> ReadGuard<'_, T> {
-        let held = HeldRank::take(RANK);
+        let held = HeldRank::acquire(RANK);
         ReadGuard { inner: self.0.read(), _held: held }
     }
 
@@ -89,7 +89,7 @@ impl<T, const RANK: u8> RwLock<T, RANK> {
     /// Where debug assertions are on: if the thread holds this lock, or one that comes after it.
     #[track_caller]
     pub fn write(&self) -> WriteGuard<'_, T> {
-        let held = HeldRank::take(RANK);
+        let held = HeldRank::acquire(RANK);
         WriteGuard { inner: self.0.write(), _held: held }
     }
 }

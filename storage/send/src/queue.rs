@@ -172,7 +172,7 @@ impl<'a> State<'a> {
         taken
     }
 
-    fn put(&mut self, number: u64, payload: Result<Payload>) {
+    fn finish_read(&mut self, number: u64, payload: Result<Payload>) {
         let at = number.checked_sub(self.first).map(units::to_usize);
         if let Some(Item::Block(block)) = at.and_then(|at| self.items.get_mut(at)) {
             block.read = Read::Done(payload);
@@ -270,7 +270,7 @@ impl<'a> SendQueue<'a> {
                 let done: Vec<_> =
                     MutexGuard::unlocked(&mut state, || taken.into_iter().map(read).collect());
                 for (number, payload) in done {
-                    state.put(number, payload);
+                    state.finish_read(number, payload);
                 }
                 self.front.notify_one();
             } else if state.has_ended {
@@ -303,7 +303,7 @@ impl<'a> SendQueue<'a> {
                 // all threads are busy, or the system gave none
                 let number = state.first;
                 let payload = MutexGuard::unlocked(&mut state, read);
-                state.put(number, payload);
+                state.finish_read(number, payload);
             } else if state.items.is_empty()
                 && let Some(end) = state.end.take()
             {

@@ -84,7 +84,7 @@ fn give_secrets(nas: &TestNas) -> u16 {
     let state = nas.state_dir();
     let user = ["user", "add", "anna", "--system-user", "root", "--state", path_arg(&state)];
     run_with_input(&user, &format!("{share}\n"));
-    // a UPS and a bucket that do not answer: both are tried, and why they fail is told
+    // a UPS and a bucket that do not answer: the daemon tries both, and reports the reasons
     let ups_file = file("ups-password", ups);
     nas.run_ok(&format!("config set ups.server nut://127.0.0.1:{}/cellar", free_port()));
     nas.run_ok("config set ups.user nas");

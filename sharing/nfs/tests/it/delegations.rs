@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nfs::ServerOptions;
 use nfs::wire::status::Status;
-use nfs::wire::v4::{Bitmap, StateId, attr, op};
+use nfs::wire::v4::{StateId, op};
 use nfs::wire::xdr::{Reader, Writer};
 use posix::access::OpenMode;
 use posix::{Credentials, SetAttributes};
@@ -14,7 +14,10 @@ use vfs::{Context, DoorId};
 
 use crate::served_pool::{ServedPool, options, wait_until};
 use crate::v3_client::V3Client;
-use crate::v4_client::{BOTH, Operations, READ, V4Client, read_delegated_open, write_open_owner};
+use crate::v4_client::{
+    BOTH, Operations, READ, V4Client, change_and_size, read_delegated_open, return_delegation,
+    write_open_owner,
+};
 
 const WANT_READ: u32 = 0x100;
 const WANT_WRITE: u32 = 0x200;
@@ -43,22 +46,12 @@ impl V4Client {
     }
 
     fn return_delegation(&mut self, file: &[u8], state: &StateId) -> Result<(), Status> {
-        let operations = Operations::at(file).add(op::DELEGRETURN, |w| state.write(w));
-        let mut results = self.run(&operations);
-        results.skip(op::PUTFH)?;
-        results.skip(op::DELEGRETURN)
+        return_delegation(|all| self.run(all), file, state)
     }
 
     /// The change attribute and the size of a file.
     fn change_and_size(&mut self, file: &[u8]) -> Result<(u64, u64), Status> {
-        let wanted = Operations::at(file).attributes(&[attr::CHANGE, attr::SIZE]);
-        let mut results = self.run(&wanted);
-        results.skip(op::PUTFH)?;
-        results.next(op::GETATTR, |r| {
-            Bitmap::parse(r).unwrap();
-            let mut values = Reader::new(r.opaque(16).unwrap());
-            (values.u64().unwrap(), values.u64().unwrap())
-        })
+        change_and_size(|all| self.run(all), file)
     }
 
     /// Waits for a call of the server.

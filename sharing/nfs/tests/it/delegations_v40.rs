@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nfs::ServerOptions;
 use nfs::wire::status::Status;
-use nfs::wire::v4::{Bitmap, StateId, attr, op};
+use nfs::wire::v4::{StateId, attr, op};
 use nfs::wire::xdr::{Reader, Writer};
 use posix::Credentials;
 use posix::access::OpenMode;
@@ -16,7 +16,9 @@ use vfs::{Context, DoorId};
 use crate::client::RpcClient;
 use crate::served_pool::{ServedPool, options, wait_until};
 use crate::v3_client::V3Client;
-use crate::v4_client::{Operations, READ, WRITE, read_delegated_open};
+use crate::v4_client::{
+    Operations, READ, WRITE, change_and_size, read_delegated_open, return_delegation,
+};
 use crate::v40_client::{CALLBACK_IDENT, CALLBACK_PROGRAM, V40Client};
 
 const CB_GETATTR: u32 = 3;
@@ -182,10 +184,7 @@ impl V40Client {
     }
 
     fn return_delegation(&mut self, file: &[u8], state: &StateId) -> Result<(), Status> {
-        let operations = Operations::at(file).add(op::DELEGRETURN, |w| state.write(w));
-        let mut results = self.run(&operations);
-        results.skip(op::PUTFH)?;
-        results.skip(op::DELEGRETURN)
+        return_delegation(|all| self.run(all), file, state)
     }
 
     fn renew(&mut self) -> Status {
@@ -194,14 +193,7 @@ impl V40Client {
 
     /// The change attribute and the size of a file.
     fn change_and_size(&mut self, file: &[u8]) -> Result<(u64, u64), Status> {
-        let wanted = Operations::at(file).attributes(&[attr::CHANGE, attr::SIZE]);
-        let mut results = self.run(&wanted);
-        results.skip(op::PUTFH)?;
-        results.next(op::GETATTR, |r| {
-            Bitmap::parse(r).unwrap();
-            let mut values = Reader::new(r.opaque(16).unwrap());
-            (values.u64().unwrap(), values.u64().unwrap())
-        })
+        change_and_size(|all| self.run(all), file)
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use nfs::wire::status::Status;
-use nfs::wire::v4::{Bitmap, StateId, op};
+use nfs::wire::v4::{Bitmap, StateId, attr, op};
 use nfs::wire::xdr::{Reader, Writer};
 
 use crate::client::RpcClient;
@@ -424,4 +424,29 @@ pub(crate) fn read_delegation(r: &mut Reader<'_>) -> (u32, Option<StateId>) {
         }
     }
     (kind, delegation)
+}
+
+/// Returns a delegation. `run` carries the operations out, in a session or without.
+pub(crate) fn return_delegation(
+    run: impl FnOnce(&Operations) -> Results,
+    file: &[u8],
+    state: &StateId,
+) -> Result<(), Status> {
+    let mut results = run(&Operations::at(file).add(op::DELEGRETURN, |w| state.write(w)));
+    results.skip(op::PUTFH)?;
+    results.skip(op::DELEGRETURN)
+}
+
+/// The change attribute and the size of a file.
+pub(crate) fn change_and_size(
+    run: impl FnOnce(&Operations) -> Results,
+    file: &[u8],
+) -> Result<(u64, u64), Status> {
+    let mut results = run(&Operations::at(file).attributes(&[attr::CHANGE, attr::SIZE]));
+    results.skip(op::PUTFH)?;
+    results.next(op::GETATTR, |r| {
+        Bitmap::parse(r).unwrap();
+        let mut values = Reader::new(r.opaque(16).unwrap());
+        (values.u64().unwrap(), values.u64().unwrap())
+    })
 }

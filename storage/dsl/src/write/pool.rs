@@ -32,7 +32,7 @@ pub struct NewPoolObjects {
     pub root_dir: ObjectId,
     /// The directory that counts the space of the MOS.
     pub mos_dir: ObjectId,
-    /// The directory that counts what waits to be freed, and the list of it: since version 26.
+    /// The directory that counts the blocks to be freed later, and the list of these blocks: since version 26.
     pub free: Option<(ObjectId, ObjectId)>,
     /// The snapshot of nothing: since version 11.
     pub origin_snapshot: Option<ObjsetId>,

@@ -29,7 +29,7 @@ pub enum LongWork {
     Condensing,
     /// The free space of a drive is written.
     Initialize,
-    /// A drive is told which space is free.
+    /// Discard requests tell a drive which space is free.
     Trim,
     /// Space that only a discarded checkpoint used is freed.
     CheckpointDiscard,

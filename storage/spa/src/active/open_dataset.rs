@@ -1,5 +1,4 @@
-//! The datasets whose content is being changed: each with its settings, its intent log and what waits for its next
-//! sync.
+//! The datasets that are open for changes: each with its settings, its intent log and the changes of its next sync.
 //!
 //! No lock of this file is held while another is taken, nor during I/O. The table of datasets is copied before its
 //! entries are used.
@@ -17,7 +16,7 @@ use units::{ObjsetId, Txg};
 
 use super::{OwnerAccounting, StorageSettings};
 
-/// A dataset whose content is being changed.
+/// A dataset that is open for changes.
 pub struct OpenDataset {
     /// Its content.
     objset: Objset,
